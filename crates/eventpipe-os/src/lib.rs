@@ -1,0 +1,7 @@
+//! Under construction.
+
+#![no_std]
+
+extern crate alloc;
+#[cfg(feature = "std")]
+extern crate std;
