@@ -1,3 +1,58 @@
-//! Under construction.
+//! The tool `eventpipe`: attach to running programs, record, read, report.
+//!
+//! The way of a command: [`cli`] (argument types) → `commands` (one module each) → the libraries.
+//! This is the only crate of the workspace that prints. Every error is one line that names its
+//! cause, and ends in one of the numbers of [`exit_code`].
 #![forbid(unsafe_code)]
-fn main() {}
+
+mod cli;
+mod commands;
+mod exit_code;
+mod human;
+mod output;
+mod profiles;
+mod providers;
+mod signals;
+mod table;
+mod terminal;
+
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use cli::{Cli, Command};
+use exit_code::{ExitCode, Failure};
+
+fn main() -> std::process::ExitCode {
+    let code = match Cli::try_parse() {
+        Ok(cli) => match run(&cli) {
+            Ok(code) => code,
+            Err(error) => report(&error),
+        },
+        Err(error) => {
+            let _ = error.print();
+            match error.kind() {
+                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::Ok as u8,
+                _ => ExitCode::Arguments as u8,
+            }
+        }
+    };
+    std::process::ExitCode::from(code)
+}
+
+fn run(cli: &Cli) -> anyhow::Result<u8> {
+    match &cli.command {
+        Command::Completions(arguments) => commands::completions::completions(arguments)?,
+        Command::Man(arguments) => commands::completions::manual(arguments)?,
+        _ => anyhow::bail!("not built yet"),
+    }
+    Ok(ExitCode::Ok as u8)
+}
+
+/// Says what went wrong, in one line, and gives the exit code.
+fn report(error: &anyhow::Error) -> u8 {
+    if terminal::is_broken_pipe(error) {
+        return ExitCode::Ok as u8;
+    }
+    let text = format!("{error:#}").replace('\n', "; ");
+    terminal::note(format_args!("eventpipe: {}", table::printable(&text)));
+    Failure::code_of(error) as u8
+}

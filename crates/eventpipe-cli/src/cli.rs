@@ -1,0 +1,343 @@
+//! The argument types, and nothing else.
+
+use crate::exit_code;
+use crate::human::{Moment, parse_duration, parse_moment};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Attach to running programs, record their events, read and report traces.
+///
+/// Works with every process that serves the .NET diagnostics protocol: programs on the .NET runtime
+/// and programs with the EventPipe engine. No root, no restart, no daemon.
+#[derive(Debug, Parser)]
+#[command(name = "eventpipe", version, after_help = exit_code::TABLE, max_term_width = 100)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// List the processes that can be traced.
+    Ps(Ps),
+    /// Record a trace from a running process, or from a command started for it.
+    Collect(Collect),
+    /// Print the events of a trace.
+    Events(Events),
+    /// Say what a trace file is: format, machine, duration, counts, losses.
+    Info(Info),
+    /// Reports over a trace.
+    #[command(subcommand)]
+    Report(Report),
+    /// Write a trace in another format version.
+    Rewrite(Rewrite),
+    /// Make a complete trace out of a damaged or unfinished one.
+    Repair(Repair),
+    /// The whole thing in one command: start an instrumented program, attach, record, report.
+    Demo(Demo),
+    /// Print a completion script for a shell.
+    Completions(Completions),
+    /// Print the manual page, or write the pages of all commands into a directory.
+    #[command(hide = true)]
+    Man(Manual),
+    /// The program that `demo` traces.
+    #[command(hide = true)]
+    DemoProgram(DemoProgram),
+}
+
+/// `eventpipe ps`
+#[derive(Debug, Args)]
+pub(crate) struct Ps {
+    /// Print JSON, one array of objects.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `eventpipe collect`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Provider grammar: Name[:KeywordsHex[:Level[:key=value;key2=\"v;2\"]]], joined by commas.
+  Keywords are hexadecimal (default 0), the level a name or number (default Informational).
+  In double quotes , ; = : are plain characters and \\n \\r \\t \\\\ are escapes.
+
+Ctrl+C (or SIGTERM) ends the recording properly; a second Ctrl+C ends it within a second. The file
+is readable in either case.
+
+Examples:
+  eventpipe collect -p 1234 --duration 10s
+  eventpipe collect -n myapp --profile gc-verbose -o gc.nettrace
+  eventpipe collect -p 1234 --providers 'My-Provider:0xff:Verbose,Other-Provider'
+  eventpipe collect --clrevents gc+exception -- dotnet run.dll --fast")]
+pub(crate) struct Collect {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Providers to enable: Name[:KeywordsHex[:Level[:Arguments]]], comma separated.
+    #[arg(long, value_name = "LIST")]
+    pub(crate) providers: Vec<String>,
+
+    /// Built-in sets of providers, comma separated: dotnet-common, dotnet-sampled-thread-time,
+    /// gc-verbose, gc-collect, database. The first two are the default.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) profile: Vec<String>,
+
+    /// Event groups of the .NET runtime joined by '+', such as gc+exception+contention.
+    #[arg(long = "clrevents", value_name = "NAMES")]
+    pub(crate) clr_events: Option<String>,
+
+    /// Level for --clrevents: a name or number.
+    #[arg(long = "clreventlevel", value_name = "LEVEL")]
+    pub(crate) clr_event_level: Option<String>,
+
+    /// Stop after this time: 10s, 1m30s, or dd:hh:mm:ss.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Size of the buffer in the traced process, in megabytes.
+    #[arg(long = "buffersize", value_name = "MB", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..=16_384))]
+    pub(crate) buffer_mb: u32,
+
+    /// Whether the runtime lists methods and modules at the end (needed for names in stacks).
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    pub(crate) rundown: Option<bool>,
+
+    /// The file to write; '-' for standard output. Default: NAME_yyyyMMdd_HHmmss.nettrace.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write over an existing output file.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// End with exit code 9 if any event was lost.
+    #[arg(long)]
+    pub(crate) fail_on_drop: bool,
+
+    /// Let the started command use the terminal (its input, its output, Ctrl+C); no live line.
+    #[arg(long, requires = "command")]
+    pub(crate) show_child_io: bool,
+
+    /// The command to start and trace from its first event on.
+    #[arg(last = true, value_name = "COMMAND", group = "what")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// Which process.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The process id.
+    #[arg(
+        short,
+        long = "process-id",
+        value_name = "PID",
+        group = "what",
+        allow_negative_numbers = true
+    )]
+    pub(crate) process_id: Option<u32>,
+
+    /// The process name; exactly one traceable process must have it.
+    #[arg(short, long, value_name = "NAME", group = "what")]
+    pub(crate) name: Option<String>,
+}
+
+/// `eventpipe events`
+#[derive(Debug, Args)]
+#[command(group = clap::ArgGroup::new("form").multiple(false))]
+pub(crate) struct Events {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// One JSON object per line.
+    #[arg(long, group = "form")]
+    pub(crate) json: bool,
+
+    /// Comma separated values (RFC 4180).
+    #[arg(long, group = "form")]
+    pub(crate) csv: bool,
+
+    /// Include the payload's bytes in hexadecimal.
+    #[arg(long)]
+    pub(crate) raw: bool,
+
+    /// Include the addresses of the stack, innermost first.
+    #[arg(long)]
+    pub(crate) stacks: bool,
+
+    /// Only this provider (may be given several times; '*' at the end matches any rest).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Vec<String>,
+
+    /// Only events of this name or id (may be given several times).
+    #[arg(long, value_name = "NAME|ID")]
+    pub(crate) event: Vec<String>,
+
+    /// Only events of this thread id (may be given several times).
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Vec<u64>,
+
+    /// Only events whose payload field has this value (several must all hold).
+    #[arg(long = "where", value_name = "FIELD=VALUE", value_parser = parse_condition)]
+    pub(crate) conditions: Vec<(String, String)>,
+
+    /// Only events from here on: time since the start (1.5s) or a date and time (RFC 3339).
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) from: Option<Moment>,
+
+    /// Only events up to here.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) to: Option<Moment>,
+
+    /// The order of the events: as they lie in the file, or by time across threads.
+    #[arg(long, value_enum, default_value_t = Order::Dispatch)]
+    pub(crate) order: Order,
+}
+
+/// The order of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Order {
+    /// As they lie in the file.
+    File,
+    /// By time, as TraceEvent delivers them.
+    Dispatch,
+}
+
+fn parse_condition(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((field, value)) if !field.is_empty() => Ok((field.into(), value.into())),
+        _ => Err(format!("'{text}' is not of the form FIELD=VALUE")),
+    }
+}
+
+/// `eventpipe info`
+#[derive(Debug, Args)]
+pub(crate) struct Info {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `eventpipe report`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Report {
+    /// Events counted by provider and name, and by thread, with sizes, times and losses.
+    Stat(Stat),
+}
+
+/// `eventpipe report stat`
+#[derive(Debug, Args)]
+pub(crate) struct Stat {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `eventpipe rewrite`
+#[derive(Debug, Args)]
+pub(crate) struct Rewrite {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// The format to write.
+    #[arg(long, value_enum)]
+    pub(crate) to: TargetFormat,
+
+    /// The file to write; '-' for standard output. Default: FILE with the version in its name.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write over an existing output file.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// The formats that can be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TargetFormat {
+    /// Version 4, read by every tool.
+    V4,
+    /// Version 6, the newest.
+    V6,
+}
+
+/// `eventpipe repair`
+#[derive(Debug, Args)]
+pub(crate) struct Repair {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// The file to write; '-' for standard output. Default: FILE with '.repaired' in its name.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write over an existing output file.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// `eventpipe demo`
+#[derive(Debug, Args)]
+pub(crate) struct Demo {
+    /// How long to record: 3s, 500ms, 1m.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "3s")]
+    pub(crate) duration: Duration,
+
+    /// The file to write (an older demo's file is replaced).
+    #[arg(short, long, value_name = "FILE", default_value = "demo.nettrace")]
+    pub(crate) output: PathBuf,
+}
+
+/// `eventpipe demo-program`
+#[derive(Debug, Args)]
+pub(crate) struct DemoProgram {
+    /// Threads that serve requests.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    pub(crate) threads: u32,
+}
+
+/// `eventpipe man`
+#[derive(Debug, Args)]
+pub(crate) struct Manual {
+    /// Where to write the pages of all commands.
+    pub(crate) directory: Option<PathBuf>,
+}
+
+/// `eventpipe completions`
+#[derive(Debug, Args)]
+pub(crate) struct Completions {
+    /// The shell.
+    pub(crate) shell: clap_complete::Shell,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_argument_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn exactly_one_target_is_accepted() {
+        let parse = |line: &str| Cli::try_parse_from(line.split(' '));
+        assert!(parse("eventpipe collect -p 1 -n a").is_err());
+        assert!(parse("eventpipe collect -p 1 -- a").is_err());
+        assert!(parse("eventpipe collect -p -1").is_err());
+        let Command::Collect(collect) = parse("eventpipe collect -- a -p 1").unwrap().command
+        else {
+            panic!("not collect");
+        };
+        assert_eq!(collect.command, ["a", "-p", "1"]);
+    }
+}

@@ -1,0 +1,41 @@
+//! `eventpipe completions SHELL` and the hidden `eventpipe man`: both are made from the argument
+//! definitions, so they cannot go stale.
+
+use crate::cli::{Cli, Completions, Manual};
+use crate::exit_code::{ExitCode, Failure};
+use crate::terminal;
+use anyhow::Context as _;
+use clap::CommandFactory as _;
+use std::io::Write as _;
+
+/// Prints the completion script.
+pub(crate) fn completions(arguments: &Completions) -> anyhow::Result<()> {
+    let mut script = Vec::new();
+    clap_complete::generate(
+        arguments.shell,
+        &mut Cli::command(),
+        "eventpipe",
+        &mut script,
+    );
+    let mut out = terminal::out();
+    out.write_all(&script)?;
+    Ok(out.flush()?)
+}
+
+/// Prints the tool's manual page, or writes one page per command into a directory.
+pub(crate) fn manual(arguments: &Manual) -> anyhow::Result<()> {
+    if let Some(directory) = &arguments.directory {
+        let failure = || {
+            Failure::new(
+                ExitCode::Output,
+                format!("cannot write into {}", directory.display()),
+            )
+        };
+        return clap_mangen::generate_to(Cli::command(), directory).with_context(failure);
+    }
+    let mut page = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut page)?;
+    let mut out = terminal::out();
+    out.write_all(&page)?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,189 @@
+//! Output files: never over an existing file unasked, and under the final name only when complete.
+//!
+//! Recordings are the exception: they grow under their final name, because a recording is readable
+//! at any length and must survive the death of the tool.
+
+use crate::exit_code::{ExitCode, Failure};
+use anyhow::Context as _;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+/// Opens the file of a recording. Without `force` an existing file is an error.
+pub(crate) fn create_recording(path: &Path, force: bool) -> anyhow::Result<File> {
+    check_free(path, force)?;
+    let mut options = OpenOptions::new();
+    options.write(true);
+    // A device or pipe is written to as it is; a file is begun anew.
+    if force {
+        options.create(true).truncate(true)
+    } else {
+        options.create_new(true)
+    };
+    options
+        .open(path)
+        .map_err(|error| cannot_write(path, error))
+        .map_err(Into::into)
+}
+
+/// A file that is written under a temporary name beside its final one and renamed when complete;
+/// or standard output for `-`. Dropped unfinished, it leaves nothing behind.
+#[derive(Debug)]
+pub(crate) struct WholeFile {
+    writer: Option<BufWriter<Box<dyn WriteDebug>>>,
+    temporary: Option<PathBuf>,
+    path: PathBuf,
+}
+
+/// What a [`WholeFile`] writes to.
+pub(crate) trait WriteDebug: Write + std::fmt::Debug {}
+impl<T: Write + std::fmt::Debug> WriteDebug for T {}
+
+impl WholeFile {
+    /// Begins a file. Without `force` an existing file is an error.
+    pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<WholeFile> {
+        if path.as_os_str() == "-" {
+            let writer: Box<dyn WriteDebug> = Box::new(io::stdout().lock());
+            return Ok(WholeFile {
+                writer: Some(BufWriter::with_capacity(1 << 20, writer)),
+                temporary: None,
+                path: path.to_owned(),
+            });
+        }
+        check_free(path, force)?;
+        let name = path.file_name().ok_or_else(|| not_a_file(path))?;
+        let mut temporary_name = std::ffi::OsString::from(".");
+        temporary_name.push(name);
+        temporary_name.push(format!(".{}.part", std::process::id()));
+        let temporary = path.with_file_name(temporary_name);
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .map_err(|error| cannot_write(path, error))?;
+        let writer: Box<dyn WriteDebug> = Box::new(file);
+        Ok(WholeFile {
+            writer: Some(BufWriter::with_capacity(1 << 20, writer)),
+            temporary: Some(temporary),
+            path: path.to_owned(),
+        })
+    }
+
+    /// Writes everything out and gives the file its name.
+    pub(crate) fn finish(mut self) -> anyhow::Result<()> {
+        if let Some(mut writer) = self.writer.take() {
+            writer.flush().context(self.failure())?;
+        }
+        if let Some(temporary) = self.temporary.take() {
+            let renamed = std::fs::rename(&temporary, &self.path);
+            if renamed.is_err() {
+                let _ = std::fs::remove_file(&temporary);
+            }
+            renamed.context(self.failure())?;
+        }
+        Ok(())
+    }
+
+    /// The error to hang on a failed write.
+    pub(crate) fn failure(&self) -> Failure {
+        Failure::new(
+            ExitCode::Output,
+            format!("cannot write {}", self.path.display()),
+        )
+    }
+}
+
+impl Write for WholeFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer
+            .as_mut()
+            .map_or(Ok(0), |writer| writer.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.as_mut().map_or(Ok(()), Write::flush)
+    }
+}
+
+impl Drop for WholeFile {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let _ = std::fs::remove_file(temporary);
+        }
+    }
+}
+
+/// An output error that names the file.
+pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Failure {
+    let cause = match error.kind() {
+        io::ErrorKind::AlreadyExists => "it exists already (--force writes over it)".to_owned(),
+        io::ErrorKind::NotFound => "the directory does not exist".to_owned(),
+        _ => error.to_string(),
+    };
+    Failure::new(
+        ExitCode::Output,
+        format!("cannot write {}: {cause}", path.display()),
+    )
+}
+
+/// A path derived from an input's: `a/b.nettrace` with `v6` gives `a/b.v6.nettrace`.
+pub(crate) fn sibling(input: &Path, infix: &str) -> PathBuf {
+    if input.as_os_str() == "-" {
+        return PathBuf::from(format!("trace.{infix}.nettrace"));
+    }
+    let stem = input.file_stem().unwrap_or_default().to_string_lossy();
+    input.with_file_name(format!("{stem}.{infix}.nettrace"))
+}
+
+fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(not_a_file(path)),
+        Ok(_) if !force => Err(cannot_write(path, io::ErrorKind::AlreadyExists.into())),
+        _ => Ok(()),
+    }
+}
+
+fn not_a_file(path: &Path) -> Failure {
+    Failure::new(
+        ExitCode::Output,
+        format!("cannot write {}: it is a directory", path.display()),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unfinished_file_leaves_nothing_behind_and_a_finished_one_has_its_name() {
+        let directory =
+            std::env::temp_dir().join(format!("eventpipe-output-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("a.nettrace");
+        let mut file = WholeFile::create(&path, false).unwrap();
+        file.write_all(b"abc").unwrap();
+        assert!(!path.exists());
+        drop(file);
+        assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+        let mut file = WholeFile::create(&path, false).unwrap();
+        file.write_all(b"abc").unwrap();
+        file.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"abc");
+        let error = WholeFile::create(&path, false).unwrap_err();
+        assert_eq!(Failure::code_of(&error), ExitCode::Output);
+        assert!(WholeFile::create(&path, true).is_ok());
+        let error = create_recording(&path, false).unwrap_err();
+        assert!(error.to_string().contains("exists already"));
+        let error = create_recording(&directory, true).unwrap_err();
+        assert!(error.to_string().contains("directory"));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_sibling_keeps_the_directory() {
+        assert_eq!(
+            sibling(Path::new("a/b.nettrace"), "v6"),
+            Path::new("a/b.v6.nettrace")
+        );
+    }
+}

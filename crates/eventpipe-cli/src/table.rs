@@ -1,0 +1,178 @@
+//! Tables that fit the terminal.
+//!
+//! On a terminal one column, the one that can best spare it, is cut so that no line wraps; when the
+//! output goes to a file or a pipe nothing is cut.
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// How a column is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Align {
+    /// Text.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// A table under construction; cells are text.
+#[derive(Debug)]
+pub(crate) struct Table {
+    headers: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+    /// The columns that may be cut, the first to be cut first, and whether from the left.
+    shrink: Vec<(usize, bool)>,
+}
+
+impl Table {
+    /// A table with these columns.
+    pub(crate) fn new(headers: &[(&'static str, Align)]) -> Table {
+        Table {
+            headers: headers.to_vec(),
+            rows: Vec::new(),
+            shrink: Vec::new(),
+        }
+    }
+
+    /// Lets a column lose its end where the terminal is too narrow. Call in the order of cutting.
+    pub(crate) fn may_cut_end(mut self, column: usize) -> Table {
+        self.shrink.push((column, false));
+        self
+    }
+
+    /// Lets a column lose its beginning (paths say most at their end).
+    #[allow(dead_code, reason = "for tables of paths")]
+    pub(crate) fn may_cut_start(mut self, column: usize) -> Table {
+        self.shrink.push((column, true));
+        self
+    }
+
+    /// Adds a row; control characters in cells are replaced, since cells come from traces.
+    pub(crate) fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
+        let mut cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
+        cells.resize(self.headers.len(), String::new());
+        self.rows.push(cells);
+    }
+
+    /// The text of the table for a width in columns; `None` cuts nothing.
+    pub(crate) fn render(&self, width: Option<usize>) -> String {
+        let mut widths: Vec<usize> = self.headers.iter().map(|(name, _)| name.width()).collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.width());
+            }
+        }
+        if let Some(limit) = width {
+            for &(column, _) in &self.shrink {
+                let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
+                let smallest = self.headers[column].0.width().max(8).min(widths[column]);
+                widths[column] = widths[column]
+                    .saturating_sub(total.saturating_sub(limit))
+                    .max(smallest);
+            }
+        }
+        let mut out = String::new();
+        let headers: Vec<String> = self
+            .headers
+            .iter()
+            .map(|(name, _)| (*name).into())
+            .collect();
+        for row in std::iter::once(&headers).chain(&self.rows) {
+            let mut line = String::new();
+            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let from_left = self.shrink.contains(&(column, true));
+                let cell = cut(cell, *width, from_left);
+                let padding = width.saturating_sub(cell.width());
+                let gap = if column == 0 { "" } else { "  " };
+                let _ = match self.headers[column].1 {
+                    Align::Left => write!(line, "{gap}{cell}{:padding$}", ""),
+                    Align::Right => write!(line, "{gap}{:padding$}{cell}", ""),
+                };
+            }
+            out.push_str(line.trim_end());
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// The width of the terminal on standard output; `None` when it is not a terminal.
+pub(crate) fn stdout_width() -> Option<usize> {
+    if !std::io::stdout().is_terminal() {
+        return None;
+    }
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).max(40))
+}
+
+/// The width of the terminal on standard error; `None` when it is not a terminal.
+pub(crate) fn stderr_width() -> Option<usize> {
+    if !std::io::stderr().is_terminal() {
+        return None;
+    }
+    let size = terminal_size::terminal_size_of(std::io::stderr());
+    size.map(|(width, _)| usize::from(width.0).max(40))
+}
+
+/// Replaces control characters, so that no text from a trace or a process moves the cursor.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{b7}' } else { c })
+        .collect()
+}
+
+fn cut(text: &str, width: usize, from_left: bool) -> String {
+    if text.width() <= width {
+        return text.to_owned();
+    }
+    let keep = width.saturating_sub(1);
+    let mut used = 0;
+    let mut fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= keep
+    };
+    if from_left {
+        let tail: Vec<char> = text.chars().rev().take_while(|c| fits(c)).collect();
+        std::iter::once('…').chain(tail.into_iter().rev()).collect()
+    } else {
+        text.chars()
+            .take_while(|c| fits(c))
+            .chain(std::iter::once('…'))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new(&[("PID", Align::Right), ("NAME", Align::Left)]).may_cut_end(1);
+        table.row(["7".into(), "short".into()]);
+        table.row(["1234".into(), "a-name-that-is-rather-long".into()]);
+        table
+    }
+
+    #[test]
+    fn nothing_is_cut_without_a_terminal() {
+        let text = table().render(None);
+        assert_eq!(
+            text,
+            " PID  NAME\n   7  short\n1234  a-name-that-is-rather-long\n"
+        );
+    }
+
+    #[test]
+    fn the_chosen_column_is_cut_to_the_width() {
+        let text = table().render(Some(20));
+        assert_eq!(text, " PID  NAME\n   7  short\n1234  a-name-that-i…\n");
+        assert!(text.lines().all(|line| line.width() <= 20));
+        assert_eq!(cut("/usr/lib/dotnet", 7, true), "…dotnet");
+        assert_eq!(cut("漢字漢字", 5, false), "漢字…");
+    }
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(printable("a\x1b[31mb\nc"), "a·[31mb·c");
+    }
+}
