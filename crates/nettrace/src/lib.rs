@@ -23,6 +23,7 @@ mod guid;
 mod info;
 mod label;
 mod metadata;
+pub mod payload;
 #[cfg(feature = "std")]
 mod read;
 mod thread_row;

@@ -1,0 +1,202 @@
+//! UTF-16 text where it lies in a payload. Nearly all of it is ASCII, so both the search for the terminator and the
+//! conversion work on blocks that a compiler turns into vector instructions, and fall back to units.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::fmt;
+
+const BLOCK: usize = 32;
+
+/// Little-endian UTF-16 code units inside a payload, without the terminator. Unpaired surrogates are possible and
+/// read as U+FFFD.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Utf16<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Utf16<'a> {
+    /// Text of the given bytes; a last odd byte is left out.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        let even = bytes.len() & !1;
+        Utf16 {
+            bytes: bytes.get(..even).unwrap_or_default(),
+        }
+    }
+
+    /// The text up to the first zero unit, and the number of bytes taken, terminator included. `None` without a
+    /// terminator.
+    #[inline]
+    pub fn terminated(bytes: &'a [u8]) -> Option<(Self, usize)> {
+        let length = zero_unit(bytes)?;
+        Some((
+            Utf16 {
+                bytes: bytes.get(..length)?,
+            },
+            length.checked_add(2)?,
+        ))
+    }
+
+    /// The bytes, two per unit.
+    pub fn as_bytes(self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Number of UTF-16 units.
+    pub fn len(self) -> usize {
+        self.bytes.len() / 2
+    }
+
+    /// Whether there is no unit.
+    pub fn is_empty(self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// The units.
+    pub fn units(self) -> impl Iterator<Item = u16> + 'a {
+        self.bytes
+            .as_chunks::<2>()
+            .0
+            .iter()
+            .map(|unit| u16::from_le_bytes(*unit))
+    }
+
+    /// The characters, U+FFFD for unpaired surrogates.
+    pub fn chars(self) -> impl Iterator<Item = char> + 'a {
+        char::decode_utf16(self.units()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER))
+    }
+
+    /// Appends the text as UTF-8.
+    #[inline]
+    pub fn append_to(self, out: &mut Vec<u8>) {
+        out.reserve(self.len());
+        let (blocks, rest) = self.bytes.as_chunks::<BLOCK>();
+        for (index, block) in blocks.iter().enumerate() {
+            let Some(ascii) = ascii_block(block) else {
+                let done = index.saturating_mul(BLOCK);
+                return append_units(self.bytes.get(done..).unwrap_or_default(), out);
+            };
+            out.extend_from_slice(&ascii);
+        }
+        append_units(rest, out);
+    }
+
+    /// The text as UTF-8 in `scratch`, whose former content is dropped.
+    #[inline]
+    pub fn to_str(self, scratch: &mut String) -> &str {
+        let mut bytes = core::mem::take(scratch).into_bytes();
+        bytes.clear();
+        self.append_to(&mut bytes);
+        // Only whole characters were appended; the lossy path is never taken.
+        *scratch = String::from_utf8(bytes)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
+        scratch
+    }
+}
+
+/// Offset in bytes of the first zero unit at an even offset.
+#[inline]
+fn zero_unit(bytes: &[u8]) -> Option<usize> {
+    let (blocks, _) = bytes.as_chunks::<BLOCK>();
+    let mut start = 0usize;
+    for block in blocks {
+        let mut zero = false;
+        for unit in block.as_chunks::<2>().0 {
+            zero |= u16::from_le_bytes(*unit) == 0;
+        }
+        if zero {
+            break;
+        }
+        start = start.saturating_add(BLOCK);
+    }
+    let tail = bytes.get(start..)?.as_chunks::<2>().0;
+    let index = tail.iter().position(|unit| *unit == [0, 0])?;
+    index.checked_mul(2)?.checked_add(start)
+}
+
+#[inline]
+fn ascii_block(block: &[u8; BLOCK]) -> Option<[u8; BLOCK / 2]> {
+    let mut all = 0u16;
+    let mut narrow = [0u8; BLOCK / 2];
+    for (out, unit) in narrow.iter_mut().zip(block.as_chunks::<2>().0) {
+        all |= u16::from_le_bytes(*unit);
+        let [low, _] = *unit;
+        *out = low;
+    }
+    (all < 0x80).then_some(narrow)
+}
+
+fn append_units(bytes: &[u8], out: &mut Vec<u8>) {
+    let mut encoded = [0u8; 4];
+    for character in (Utf16 { bytes }).chars() {
+        if character.is_ascii() {
+            let [byte, ..] = (character as u32).to_le_bytes();
+            out.push(byte);
+        } else {
+            out.extend_from_slice(character.encode_utf8(&mut encoded).as_bytes());
+        }
+    }
+}
+
+impl PartialEq<str> for Utf16<'_> {
+    fn eq(&self, other: &str) -> bool {
+        self.units().eq(other.encode_utf16())
+    }
+}
+
+impl fmt::Display for Utf16<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.chars()
+            .try_for_each(|character| fmt::Write::write_char(f, character))
+    }
+}
+
+impl fmt::Debug for Utf16<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Write::write_char(f, '"')?;
+        for character in self.chars() {
+            fmt::Display::fmt(&character.escape_debug(), f)?;
+        }
+        fmt::Write::write_char(f, '"')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    fn bytes(text: &str) -> Vec<u8> {
+        text.encode_utf16().flat_map(u16::to_le_bytes).collect()
+    }
+
+    #[test]
+    fn text_of_every_length_is_found_and_converted() {
+        for length in 0..130 {
+            for special in ["x", "\u{4ff}", "\u{1d11e}", "\u{100}"] {
+                let text = "a".repeat(length) + special + &"b".repeat(length % 7);
+                let mut payload = bytes(&text);
+                payload.extend_from_slice(&[0, 0, 0xff, 0, 0]);
+                let (found, taken) = Utf16::terminated(&payload).unwrap();
+                assert_eq!(taken, payload.len() - 3);
+                let mut scratch = String::from("old");
+                assert_eq!(found.to_str(&mut scratch), text);
+                assert_eq!(found.to_string(), text);
+                assert!(found == *text.as_str());
+            }
+        }
+    }
+
+    #[test]
+    fn a_zero_between_two_units_is_no_terminator() {
+        assert!(Utf16::terminated(&[1, 0, 0, 1, 0]).is_none());
+        assert!(Utf16::terminated(&[]).is_none());
+        assert_eq!(Utf16::terminated(&[0, 0]).unwrap().1, 2);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_replaced() {
+        let text = Utf16::new(&[0x34, 0xd8, 0x41, 0, 9]);
+        assert_eq!(text.to_string(), "\u{fffd}A");
+        assert_eq!(text.len(), 2);
+    }
+}
