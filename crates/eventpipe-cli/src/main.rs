@@ -9,9 +9,12 @@ mod cli;
 mod commands;
 mod exit_code;
 mod human;
+mod input;
+mod live;
 mod output;
 mod profiles;
 mod providers;
+mod recording;
 mod signals;
 mod table;
 mod terminal;
@@ -42,6 +45,8 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
     match &cli.command {
         Command::Completions(arguments) => commands::completions::completions(arguments)?,
         Command::Man(arguments) => commands::completions::manual(arguments)?,
+        Command::Info(arguments) => return commands::info::info(arguments),
+        Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
         _ => anyhow::bail!("not built yet"),
     }
     Ok(ExitCode::Ok as u8)

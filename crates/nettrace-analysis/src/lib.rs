@@ -1,2 +1,4 @@
-//! Under construction.
+//! A trace made into answers: reports, JSON, converters.
 #![forbid(unsafe_code)]
+
+pub mod statistics;

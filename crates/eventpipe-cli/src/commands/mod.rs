@@ -1,3 +1,5 @@
 //! One module per command.
 
 pub(crate) mod completions;
+pub(crate) mod info;
+pub(crate) mod report;

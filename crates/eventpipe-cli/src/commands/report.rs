@@ -1,0 +1,128 @@
+//! `eventpipe report stat`: the statistics of `nettrace_analysis`, as tables or JSON.
+
+use crate::cli::Stat;
+use crate::human;
+use crate::input;
+use crate::table::{self, Align, Table};
+use crate::terminal;
+use nettrace::ReaderOptions;
+use nettrace_analysis::statistics::{Collector, TraceStatistics};
+use std::io::Write;
+use std::path::Path;
+
+/// Prints the report and gives the exit code.
+pub(crate) fn stat(arguments: &Stat) -> anyhow::Result<u8> {
+    let (statistics, damage) = gather(&arguments.file)?;
+    let mut out = terminal::out();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, &statistics)?;
+        writeln!(out)?;
+    } else {
+        print(&mut out, &input::name_of(&arguments.file), &statistics)?;
+    }
+    out.flush()?;
+    Ok(input::conclude(&arguments.file, damage))
+}
+
+/// Reads a trace through; what was found before a damage, and the damage.
+pub(crate) fn gather(path: &Path) -> anyhow::Result<(TraceStatistics, Option<nettrace::Error>)> {
+    let mut reader = input::open(path, ReaderOptions::default())?;
+    let mut collector = Collector::new();
+    let damage = loop {
+        match reader.next_event() {
+            Ok(Some(event)) => collector.add(&event),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    };
+    Ok((collector.finish(&reader), damage))
+}
+
+/// Prints the report for people.
+pub(crate) fn print(
+    out: &mut impl Write,
+    name: &str,
+    statistics: &TraceStatistics,
+) -> anyhow::Result<()> {
+    let width = table::stdout_width();
+    writeln!(out, "{}: {}", table::printable(name), headline(statistics))?;
+    if !statistics.events.is_empty() {
+        let mut events = Table::new(&[
+            ("EVENTS", Align::Right),
+            ("PAYLOAD", Align::Right),
+            ("FIRST s", Align::Right),
+            ("LAST s", Align::Right),
+            ("PROVIDER", Align::Left),
+            ("EVENT", Align::Left),
+        ])
+        .may_cut_end(4)
+        .may_cut_end(5);
+        for row in &statistics.events {
+            events.row([
+                human::count(row.count),
+                human::bytes(row.payload_bytes),
+                seconds(row.first_ms),
+                seconds(row.last_ms),
+                row.provider.clone(),
+                row.event.clone(),
+            ]);
+        }
+        write!(out, "\n{}", events.render(width))?;
+    }
+    if !statistics.threads.is_empty() {
+        let mut threads = Table::new(&[
+            ("THREAD", Align::Right),
+            ("EVENTS", Align::Right),
+            ("WRITTEN", Align::Right),
+            ("LOST", Align::Right),
+            ("PAYLOAD", Align::Right),
+            ("FIRST s", Align::Right),
+            ("LAST s", Align::Right),
+        ]);
+        for row in &statistics.threads {
+            threads.row([
+                row.thread_id.to_string(),
+                human::count(row.events),
+                human::count(row.written),
+                human::count(row.lost),
+                human::bytes(row.payload_bytes),
+                row.first_ms.map(seconds).unwrap_or_default(),
+                row.last_ms.map(seconds).unwrap_or_default(),
+            ]);
+        }
+        write!(out, "\n{}", threads.render(width))?;
+    }
+    Ok(())
+}
+
+/// The first line of the report.
+fn headline(statistics: &TraceStatistics) -> String {
+    let process = match statistics.process_id {
+        Some(pid) => format!(", process {pid}"),
+        None => String::new(),
+    };
+    format!(
+        "format {}{process}, {} from {}\n{} events, {} of payloads, {} lost{}",
+        statistics.format,
+        human::span((statistics.duration_ms.max(0.0) * 1e6) as u128),
+        statistics.start,
+        human::count(statistics.total_events),
+        human::bytes(statistics.total_payload_bytes),
+        lost_text(statistics.lost.total, statistics.lost.at_least),
+        if statistics.complete {
+            ""
+        } else {
+            " (the trace is not complete)"
+        },
+    )
+}
+
+/// A number of lost events, honest about what is not known.
+pub(crate) fn lost_text(lost: u64, at_least: bool) -> String {
+    let prefix = if at_least { "at least " } else { "" };
+    format!("{prefix}{}", human::count(lost))
+}
+
+fn seconds(ms: f64) -> String {
+    format!("{:.3}", ms / 1e3)
+}

@@ -1,0 +1,66 @@
+//! Trace files as input: opened with errors that name the cause.
+
+use crate::exit_code::{ExitCode, Failure};
+use crate::terminal;
+use anyhow::Context as _;
+use nettrace::{Error, ErrorKind, Reader, ReaderOptions};
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+/// Any source of a trace.
+pub(crate) type Source = Box<dyn Read>;
+
+/// How a file is called in messages.
+pub(crate) fn name_of(path: &Path) -> String {
+    if path.as_os_str() == "-" {
+        "standard input".into()
+    } else {
+        path.display().to_string()
+    }
+}
+
+/// Opens a trace and reads its header; `-` is standard input.
+pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader<Source>> {
+    let name = name_of(path);
+    let fail = |cause: &str| Failure::new(ExitCode::Input, format!("{name}: {cause}"));
+    let source: Source = if path.as_os_str() == "-" {
+        Box::new(io::stdin().lock())
+    } else {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => fail("no such file"),
+            _ => fail(&format!("cannot be opened: {error}")),
+        })?;
+        let metadata = file.metadata().context(fail("cannot be examined"))?;
+        if metadata.is_dir() {
+            return Err(fail("is a directory, not a trace").into());
+        }
+        if metadata.is_file() && metadata.len() == 0 {
+            return Err(fail("is empty").into());
+        }
+        Box::new(file)
+    };
+    Reader::with_options(source, options).map_err(|error| {
+        let cause = match error.kind {
+            ErrorKind::HeaderTruncated if error.offset == 0 => "is empty".to_owned(),
+            _ => error.to_string(),
+        };
+        fail(&cause).into()
+    })
+}
+
+/// Ends a command that read a trace: an error found on the way becomes exit code 7, after the
+/// command printed what came before it.
+pub(crate) fn conclude(path: &Path, damage: Option<Error>) -> u8 {
+    let Some(error) = damage else {
+        return ExitCode::Ok as u8;
+    };
+    let hint = match error.kind {
+        ErrorKind::Truncated | ErrorKind::TruncatedBlock => {
+            " (everything before was used; `eventpipe repair` makes a complete file)"
+        }
+        _ => " (everything before was used)",
+    };
+    terminal::note(format_args!("eventpipe: {}: {error}{hint}", name_of(path)));
+    ExitCode::Damaged as u8
+}

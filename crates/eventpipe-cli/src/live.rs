@@ -1,0 +1,84 @@
+//! The live line of a recording: elapsed time, bytes, rate, events, losses.
+//!
+//! Drawn on standard error and only on a terminal; indicatif keeps it to one line of the terminal's
+//! width.
+
+use crate::human;
+use crate::recording::Progress;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// How often the line is drawn anew.
+pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+
+/// The rate shown is that of the last so many drawings.
+const RATE_WINDOW: usize = 20;
+
+/// A line that is drawn over and over.
+#[derive(Debug)]
+pub(crate) struct LiveLine {
+    bar: Option<ProgressBar>,
+    started: Instant,
+    duration: Option<Duration>,
+    recent: VecDeque<(Instant, u64)>,
+}
+
+impl LiveLine {
+    /// A line for a recording that starts now. `shown` false draws nothing.
+    pub(crate) fn new(shown: bool, duration: Option<Duration>) -> LiveLine {
+        let bar = shown.then(|| {
+            let bar = ProgressBar::new_spinner();
+            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        LiveLine {
+            bar,
+            started: Instant::now(),
+            duration,
+            recent: VecDeque::new(),
+        }
+    }
+
+    /// Time since the start.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Draws the line; `hint` is what the user can do, or waits for.
+    pub(crate) fn draw(&mut self, progress: &Progress, hint: &str) {
+        let Some(bar) = &self.bar else { return };
+        let bytes = progress.bytes.load(Ordering::Relaxed);
+        let now = Instant::now();
+        self.recent.push_back((now, bytes));
+        if self.recent.len() > RATE_WINDOW {
+            self.recent.pop_front();
+        }
+        let rate = self.recent.front().map_or(0, |&(then, before)| {
+            let seconds = now.duration_since(then).as_secs_f64().max(0.001);
+            ((bytes - before) as f64 / seconds) as u64
+        });
+        let mut elapsed = human::clock(self.started.elapsed());
+        if let Some(duration) = self.duration {
+            elapsed = format!("{elapsed}/{}", human::clock(duration));
+        }
+        bar.set_message(format!(
+            "{elapsed}  {}  {}/s  {} events  {} lost  {hint}",
+            human::bytes(bytes),
+            human::bytes(rate),
+            human::count(progress.events.load(Ordering::Relaxed)),
+            human::count(progress.lost.load(Ordering::Relaxed)),
+        ));
+        bar.tick();
+    }
+
+    /// Takes the line away, so that other text can be printed.
+    pub(crate) fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

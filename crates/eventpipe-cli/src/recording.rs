@@ -1,0 +1,193 @@
+//! The recorder: a session's stream into a file, byte for byte, counted on the way.
+//!
+//! The bytes go to the file first and to the counting reader second, so nothing that the counting
+//! does can change or delay what is recorded by more than one read. A file that can take no more
+//! (full disk) does not end the draining: the target answers the request to stop only while its
+//! stream is read.
+//!
+//! A recording is readable at any length. One that was cut off inside a block is brought to its last
+//! complete block and given its end tag by [`close_cut`], so that readers which refuse unfinished
+//! files take it too.
+
+use nettrace::{Error, ErrorKind, FormatVersion, Reader};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Figures of a recording under way; written by the recorder, read by the live line.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Bytes received.
+    pub(crate) bytes: AtomicU64,
+    /// Events in them.
+    pub(crate) events: AtomicU64,
+    /// Events lost so far, as far as the stream tells.
+    pub(crate) lost: AtomicU64,
+    /// The file could not take the bytes.
+    pub(crate) write_failed: AtomicBool,
+}
+
+/// How a recording ended.
+#[derive(Debug)]
+pub(crate) struct Outcome {
+    /// Bytes received.
+    pub(crate) bytes: u64,
+    /// Bytes of the beginning of the file that are whole blocks; `None` if that is not known.
+    pub(crate) complete_bytes: Option<u64>,
+    /// Version of the format, once the header was there.
+    pub(crate) format: Option<FormatVersion>,
+    /// The figures at the end.
+    pub(crate) events: u64,
+    /// Events lost, and whether there may be more.
+    pub(crate) lost: u64,
+    /// Whether more may be lost than the stream can tell.
+    pub(crate) lost_at_least: bool,
+    /// How the stream ended.
+    pub(crate) end: StreamEnd,
+    /// Why the file could not be written further.
+    pub(crate) write_error: Option<io::Error>,
+}
+
+/// How a stream ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum StreamEnd {
+    /// With its end tag.
+    Complete,
+    /// Without: the connection closed.
+    Cut,
+    /// The counting reader could not follow; everything was recorded all the same.
+    NotUnderstood(Error),
+}
+
+/// Events between two updates of the shared figures.
+const UPDATE_EVERY: u64 = 256;
+
+/// Records a stream until it ends.
+pub(crate) fn record<R: Read, W: Write>(stream: R, file: W, progress: &Progress) -> Outcome {
+    let mut tee = Tee {
+        stream,
+        file,
+        progress,
+        bytes: 0,
+        written: 0,
+        write_error: None,
+    };
+    let mut outcome = count(&mut tee, progress);
+    // Whatever stands behind the end tag, or was not understood, is recorded too.
+    let mut buffer = vec![0; 256 * 1024];
+    while !matches!(tee.read(&mut buffer), Ok(0) | Err(_)) {}
+    if tee.write_error.is_none() {
+        tee.write_error = tee.file.flush().err();
+    }
+    outcome.bytes = tee.bytes;
+    if tee.written < tee.bytes {
+        // What the file holds is less than what was counted.
+        outcome.complete_bytes = None;
+    }
+    outcome.write_error = tee.write_error;
+    outcome
+}
+
+fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Outcome {
+    let mut outcome = Outcome {
+        bytes: 0,
+        complete_bytes: None,
+        format: None,
+        events: 0,
+        lost: 0,
+        lost_at_least: false,
+        end: StreamEnd::Cut,
+        write_error: None,
+    };
+    let mut reader = match Reader::new(tee) {
+        Ok(reader) => reader,
+        Err(error) => {
+            outcome.end = end_of(error);
+            return outcome;
+        }
+    };
+    outcome.end = loop {
+        match reader.next_event() {
+            Ok(Some(_)) => {
+                outcome.events += 1;
+                if outcome.events.is_multiple_of(UPDATE_EVERY) {
+                    publish(progress, outcome.events, reader.losses().total());
+                }
+            }
+            Ok(None) => break StreamEnd::Complete,
+            Err(error) => break end_of(error),
+        }
+    };
+    let losses = reader.losses();
+    outcome.lost = losses.total();
+    outcome.lost_at_least = losses.is_lower_bound;
+    outcome.format = Some(reader.info().format);
+    publish(progress, outcome.events, outcome.lost);
+    outcome
+}
+
+fn publish(progress: &Progress, events: u64, lost: u64) {
+    progress.events.store(events, Ordering::Relaxed);
+    progress.lost.store(lost, Ordering::Relaxed);
+}
+
+fn end_of(error: Error) -> StreamEnd {
+    match error.kind {
+        ErrorKind::Source(_)
+        | ErrorKind::HeaderTruncated
+        | ErrorKind::Truncated
+        | ErrorKind::TruncatedBlock => StreamEnd::Cut,
+        _ => StreamEnd::NotUnderstood(error),
+    }
+}
+
+/// Brings a cut-off recording to its last complete block and ends it properly. Only for regular
+/// files; the length comes from [`complete_length`].
+///
+/// # Errors
+/// If the file cannot be changed; it stays readable up to its last complete block then.
+pub(crate) fn close_cut(file: &mut File, format: FormatVersion, length: u64) -> io::Result<()> {
+    file.set_len(length)?;
+    file.seek(SeekFrom::Start(length))?;
+    // The end: a null tag, or in V6 a block of size 0 and kind 0 (nettrace.md sections 2 and 6).
+    let end: &[u8] = if format == FormatVersion::V6 {
+        &[0; 4]
+    } else {
+        &[1]
+    };
+    file.write_all(end)
+}
+
+/// Passes a stream on and writes it to a file.
+struct Tee<'a, R, W> {
+    stream: R,
+    file: W,
+    progress: &'a Progress,
+    bytes: u64,
+    written: u64,
+    write_error: Option<io::Error>,
+}
+
+impl<R: Read, W: Write> Read for Tee<'_, R, W> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = loop {
+            match self.stream.read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        let received = buffer.get(..length).unwrap_or_default();
+        self.bytes += length as u64;
+        if self.write_error.is_none() {
+            match self.file.write_all(received) {
+                Ok(()) => self.written += length as u64,
+                Err(error) => {
+                    self.write_error = Some(error);
+                    self.progress.write_failed.store(true, Ordering::Release);
+                }
+            }
+        }
+        self.progress.bytes.store(self.bytes, Ordering::Relaxed);
+        Ok(length)
+    }
+}

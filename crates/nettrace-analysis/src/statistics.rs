@@ -1,0 +1,306 @@
+//! The report "stat": what a trace holds, counted by event and by thread.
+//!
+//! [`Collector::add`] takes every event once, in any order; [`Collector::finish`] makes the report.
+//! Memory grows with the number of event types and threads, not with the number of events.
+
+use nettrace::{Event, FormatVersion, Losses, Metadata, Reader, TraceInfo};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::Read;
+
+/// What a trace holds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct TraceStatistics {
+    /// Version of the format, 1 to 6.
+    pub format: u32,
+    /// The traced process, if the trace says and there is one only.
+    pub process_id: Option<u64>,
+    /// UTC at the start of the trace, RFC 3339 to the millisecond.
+    pub start: String,
+    /// Milliseconds from the start of the trace to its last event.
+    pub duration_ms: f64,
+    /// All events.
+    pub total_events: u64,
+    /// Bytes of all payloads.
+    pub total_payload_bytes: u64,
+    /// Events that the writer could not keep.
+    pub lost: LostEvents,
+    /// Whether the trace was read to its end tag.
+    pub complete: bool,
+    /// Per provider and event, the most frequent first.
+    pub events: Vec<EventStatistics>,
+    /// Per thread, the busiest first.
+    pub threads: Vec<ThreadStatistics>,
+}
+
+/// Events that are not in the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LostEvents {
+    /// All that the trace can tell.
+    pub total: u64,
+    /// Missing between events or before a sequence point: what TraceEvent counts.
+    pub gaps: u64,
+    /// Missing before the first event of a thread.
+    pub at_start: u64,
+    /// Whether there may be more than the trace can tell.
+    pub at_least: bool,
+}
+
+/// One kind of event.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct EventStatistics {
+    /// The provider.
+    pub provider: String,
+    /// The event's name as TraceEvent has it.
+    pub event: String,
+    /// The provider's number for the event.
+    pub id: u32,
+    /// How many.
+    pub count: u64,
+    /// Bytes of their payloads.
+    pub payload_bytes: u64,
+    /// Milliseconds from the start of the trace to the first of them.
+    pub first_ms: f64,
+    /// The same to the last.
+    pub last_ms: f64,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ThreadStatistics {
+    /// The operating system's number.
+    pub thread_id: u64,
+    /// Events about this thread.
+    pub events: u64,
+    /// Events that this thread wrote (a sampler writes events about other threads).
+    pub written: u64,
+    /// Events that this thread tried to write and that were lost.
+    pub lost: u64,
+    /// Bytes of the payloads of the events about this thread.
+    pub payload_bytes: u64,
+    /// Milliseconds from the start of the trace to the first event about the thread.
+    pub first_ms: Option<f64>,
+    /// The same to the last.
+    pub last_ms: Option<f64>,
+}
+
+/// Counts the events of one trace.
+#[derive(Debug, Default)]
+pub struct Collector {
+    kinds: Vec<Kind>,
+    /// Metadata id to place in `kinds`; `usize::MAX` while unknown.
+    by_metadata: HashMap<u32, usize>,
+    threads: HashMap<u64, Tally>,
+    total: Tally,
+}
+
+#[derive(Debug)]
+struct Kind {
+    provider: String,
+    name: String,
+    event: String,
+    id: u32,
+    tally: Tally,
+}
+
+/// Count, bytes, first and last time stamp.
+#[derive(Clone, Copy, Debug)]
+struct Tally {
+    count: u64,
+    bytes: u64,
+    first: i64,
+    last: i64,
+}
+
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            count: 0,
+            bytes: 0,
+            first: i64::MAX,
+            last: i64::MIN,
+        }
+    }
+}
+
+impl Tally {
+    fn add(&mut self, bytes: u64, timestamp: i64) {
+        self.count += 1;
+        self.bytes += bytes;
+        self.first = self.first.min(timestamp);
+        self.last = self.last.max(timestamp);
+    }
+}
+
+impl Collector {
+    /// Nothing counted yet.
+    pub fn new() -> Collector {
+        Collector::default()
+    }
+
+    /// Counts an event.
+    pub fn add(&mut self, event: &Event<'_>) {
+        let (bytes, timestamp) = (event.payload().len() as u64, event.timestamp());
+        let kind = self.kind(event.metadata());
+        self.kinds[kind].tally.add(bytes, timestamp);
+        self.threads
+            .entry(event.thread_id())
+            .or_default()
+            .add(bytes, timestamp);
+        self.total.add(bytes, timestamp);
+    }
+
+    /// Events counted so far.
+    pub fn events(&self) -> u64 {
+        self.total.count
+    }
+
+    /// The report over what was counted, with what the reader found out beside the events.
+    pub fn finish<R: Read>(self, reader: &Reader<R>) -> TraceStatistics {
+        let info = reader.info();
+        let losses = reader.losses();
+        let ms = |timestamp: i64| info.nanoseconds(timestamp) as f64 / 1e6;
+        // One event may have several descriptions (nettrace.md 9): they are one row.
+        let mut rows: Vec<EventStatistics> = Vec::new();
+        let mut row_of: HashMap<(String, String, u32), usize> = HashMap::new();
+        for kind in self.kinds.into_iter().filter(|kind| kind.tally.count > 0) {
+            let (first_ms, last_ms) = (ms(kind.tally.first), ms(kind.tally.last));
+            let key = (kind.provider.clone(), kind.event.clone(), kind.id);
+            if let Some(&row) = row_of.get(&key) {
+                let row = &mut rows[row];
+                row.count += kind.tally.count;
+                row.payload_bytes += kind.tally.bytes;
+                row.first_ms = row.first_ms.min(first_ms);
+                row.last_ms = row.last_ms.max(last_ms);
+            } else {
+                row_of.insert(key, rows.len());
+                rows.push(EventStatistics {
+                    provider: kind.provider,
+                    event: kind.event,
+                    id: kind.id,
+                    count: kind.tally.count,
+                    payload_bytes: kind.tally.bytes,
+                    first_ms,
+                    last_ms,
+                });
+            }
+        }
+        rows.sort_by(|a, b| {
+            b.count
+                .cmp(&a.count)
+                .then_with(|| (&a.provider, a.id, &a.event).cmp(&(&b.provider, b.id, &b.event)))
+        });
+        TraceStatistics {
+            format: version_number(info.format),
+            process_id: info.process_id,
+            start: start_text(info),
+            duration_ms: if self.total.count == 0 {
+                0.0
+            } else {
+                ms(self.total.last)
+            },
+            total_events: self.total.count,
+            total_payload_bytes: self.total.bytes,
+            lost: LostEvents {
+                total: losses.total(),
+                gaps: losses.gaps,
+                at_start: losses.at_start,
+                at_least: losses.is_lower_bound,
+            },
+            complete: reader.is_complete(),
+            events: rows,
+            threads: thread_rows(&self.threads, losses, ms),
+        }
+    }
+
+    fn kind(&mut self, metadata: &Metadata) -> usize {
+        let place = self.by_metadata.entry(metadata.id).or_insert(usize::MAX);
+        // V6 may give an id a new meaning: the description decides, the id is only a shortcut.
+        let fits = |kind: &Kind| {
+            kind.id == metadata.event_id
+                && kind.provider == metadata.provider
+                && kind.name == metadata.name
+        };
+        if !self.kinds.get(*place).is_some_and(fits) {
+            *place = self.kinds.len();
+            self.kinds.push(Kind {
+                provider: metadata.provider.clone(),
+                name: metadata.name.clone(),
+                event: event_name(metadata),
+                id: metadata.event_id,
+                tally: Tally::default(),
+            });
+        }
+        *place
+    }
+}
+
+/// The number of a format version.
+pub fn version_number(version: FormatVersion) -> u32 {
+    match version {
+        FormatVersion::V1 => 1,
+        FormatVersion::V2 => 2,
+        FormatVersion::V3 => 3,
+        FormatVersion::V4 => 4,
+        FormatVersion::V5 => 5,
+        FormatVersion::V6 => 6,
+    }
+}
+
+/// The start of a trace as RFC 3339 in UTC, to the millisecond, exactly as the file holds it.
+pub fn start_text(info: &TraceInfo) -> String {
+    let start = info.start;
+    format!(
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z",
+        start.year,
+        start.month,
+        start.day,
+        start.hour,
+        start.minute,
+        start.second,
+        start.millisecond
+    )
+}
+
+fn thread_rows(
+    tallies: &HashMap<u64, Tally>,
+    losses: &Losses,
+    ms: impl Fn(i64) -> f64,
+) -> Vec<ThreadStatistics> {
+    let mut rows: HashMap<u64, ThreadStatistics> = HashMap::new();
+    let empty = |thread_id| ThreadStatistics {
+        thread_id,
+        events: 0,
+        written: 0,
+        lost: 0,
+        payload_bytes: 0,
+        first_ms: None,
+        last_ms: None,
+    };
+    for (&thread_id, tally) in tallies {
+        let row = rows.entry(thread_id).or_insert_with(|| empty(thread_id));
+        row.events = tally.count;
+        row.payload_bytes = tally.bytes;
+        row.first_ms = Some(ms(tally.first));
+        row.last_ms = Some(ms(tally.last));
+    }
+    for thread in losses.threads() {
+        let row = rows
+            .entry(thread.thread_id)
+            .or_insert_with(|| empty(thread.thread_id));
+        // In V6 a thread number may be used by several threads, one after the other.
+        row.written += thread.delivered;
+        row.lost += thread.gaps + thread.at_start;
+    }
+    let mut rows: Vec<ThreadStatistics> = rows.into_values().collect();
+    rows.sort_by(|a, b| b.events.cmp(&a.events).then(a.thread_id.cmp(&b.thread_id)));
+    rows
+}
+
+fn event_name(metadata: &Metadata) -> String {
+    if metadata.name.is_empty() {
+        format!("EventID({})", metadata.event_id)
+    } else {
+        metadata.name.clone()
+    }
+}
