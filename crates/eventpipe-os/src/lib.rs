@@ -1,7 +1,39 @@
-//! Under construction.
+//! What EventPipe needs of the operating system, without `std`.
+//!
+//! Everything here is a small safe function over one or two system calls. The crate knows nothing of events.
+//! It is written for Linux (x86-64 and AArch64); nothing outside this crate asks the system for anything but
+//! sockets, files and `poll`, which go through `rustix`.
+//!
+//! * [`clock`]: ticks of the processor, and their place on `CLOCK_MONOTONIC`
+//! * [`thread`]: ids, names, stack bounds, threads of our own, one pointer per thread with an exit hook
+//! * [`sync`]: a lock, an event, a once-cell on futexes
+//! * [`memory`]: address space that is reserved once and filled or emptied on demand
+//! * [`barrier`]: a fence whose cost is on the rare side
+//! * [`process`]: pid, start time, command line, environment, exit and fork hooks
+//!
+//! ```
+//! use eventpipe_os::clock::{self, Clock};
+//! let mut clock = Clock::new();
+//! let ticks = clock::ticks();
+//! assert!(clock.to_ns(ticks) <= clock::monotonic_ns() + 1_000_000);
+//! ```
+//!
+//! | feature | |
+//! |---|---|
+//! | `std` (default) | the per-thread pointer is a `thread_local!` (0.7 ns) instead of a pthread key (2.6 ns) |
 
 #![no_std]
 
 extern crate alloc;
-#[cfg(feature = "std")]
+#[cfg(any(feature = "std", test))]
 extern crate std;
+
+pub mod barrier;
+pub mod clock;
+mod error;
+pub mod memory;
+pub mod process;
+pub mod sync;
+pub mod thread;
+
+pub use error::Error;

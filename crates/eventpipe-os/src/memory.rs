@@ -1,0 +1,127 @@
+//! Memory that the engine takes from the system directly, never through the program's allocator.
+//!
+//! Invariant M1: a [`Reservation`] is one private anonymous mapping that is readable, writable and zero where never written,
+//! and that lives until the `Reservation` is dropped.
+
+use crate::Error;
+use core::ptr::{self, NonNull};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
+
+/// The page size taken for granted (the smallest one of the supported processors; larger pages only waste a little).
+pub const PAGE: usize = 4096;
+
+/// A range of address space, whole pages. Memory is used only where it was touched or [committed](Self::commit).
+#[derive(Debug)]
+pub struct Reservation {
+    address: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: a mapping belongs to the process, not to a thread; the methods that change it are system calls.
+unsafe impl Send for Reservation {}
+// SAFETY: as above; contents are reached through raw pointers, whose users answer for races.
+unsafe impl Sync for Reservation {}
+
+impl Reservation {
+    /// Reserves `bytes` (rounded up to pages) of zeroed memory.
+    ///
+    /// # Errors
+    /// The system refused (address space or commit limit).
+    pub fn new(bytes: usize) -> Result<Self, Error> {
+        let bytes = bytes
+            .max(1)
+            .checked_next_multiple_of(PAGE)
+            .filter(|b| *b <= isize::MAX as usize)
+            .ok_or(Error::new("mmap", rustix::io::Errno::NOMEM.raw_os_error()))?;
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of anybody.
+        let address = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                bytes,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }
+        .map_err(|e| Error::new("mmap", e.raw_os_error()))?;
+        let address = NonNull::new(address.cast::<u8>()).ok_or(Error::new("mmap", 0))?;
+        Ok(Self { address, bytes })
+    }
+
+    /// The first byte.
+    pub fn address(&self) -> NonNull<u8> {
+        self.address
+    }
+
+    /// The size in bytes, whole pages.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Makes the pages of a range present, so that a first touch costs no page fault. What they hold is kept.
+    ///
+    /// # Errors
+    /// The system has not that much memory, or the range is not inside the reservation.
+    pub fn commit(&self, offset: usize, bytes: usize) -> Result<(), Error> {
+        let (start, bytes) = self.pages("madvise", offset, bytes)?;
+        // SAFETY: the range lies within the mapping (checked by `pages`, M1); populating changes no contents.
+        match unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
+            Ok(()) => Ok(()),
+            // Kernels before 5.14 do not know the advice: touch each page.
+            Err(rustix::io::Errno::INVAL) => {
+                for page in (0..bytes).step_by(PAGE) {
+                    // SAFETY: within the mapping (M1).
+                    let byte = unsafe { start.as_ptr().add(page) };
+                    // SAFETY: the byte is mapped and valid for atomics; adding zero changes nothing, whoever else writes it.
+                    let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(byte) };
+                    byte.fetch_add(0, core::sync::atomic::Ordering::Relaxed);
+                }
+                Ok(())
+            }
+            Err(e) => Err(Error::new("madvise", e.raw_os_error())),
+        }
+    }
+
+    /// Gives the pages of a range back to the system.
+    ///
+    /// # Safety
+    /// Whatever the range held is zero afterwards: nobody may rely on its contents or access it meanwhile.
+    ///
+    /// # Errors
+    /// The range is not inside the reservation.
+    pub unsafe fn give_back(&self, offset: usize, bytes: usize) -> Result<(), Error> {
+        let (start, bytes) = self.pages("madvise", offset, bytes)?;
+        // SAFETY: the range lies within the mapping (M1) and the caller answers for its contents.
+        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxDontNeed) }
+            .map_err(|e| Error::new("madvise", e.raw_os_error()))
+    }
+
+    /// Gives up ownership: the mapping stays for ever.
+    pub fn leak(self) -> NonNull<u8> {
+        let address = self.address;
+        core::mem::forget(self);
+        address
+    }
+
+    fn pages(
+        &self,
+        call: &'static str,
+        offset: usize,
+        bytes: usize,
+    ) -> Result<(NonNull<u8>, usize), Error> {
+        let invalid = Error::new(call, rustix::io::Errno::INVAL.raw_os_error());
+        let end = offset
+            .checked_add(bytes)
+            .filter(|end| *end <= self.bytes)
+            .ok_or(invalid)?;
+        let start = offset / PAGE * PAGE;
+        // SAFETY: `start` is inside the mapping (M1), as `start <= offset <= self.bytes`.
+        Ok((unsafe { self.address.add(start) }, end - start))
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is ours (M1) and, as we are being dropped, nobody uses it any more.
+        let _ = unsafe { munmap(self.address.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,189 @@
+//! What goes in and what comes out: keys, payloads, options, records, and why an event was lost.
+
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// How many sessions there can be at once: one bit of a mask each.
+pub const SESSIONS: u32 = if cfg!(loom) { 2 } else { 64 };
+
+/// The largest payload in bytes; a larger one is dropped and counted as [`LossReason::TooLarge`].
+pub const MAX_PAYLOAD: usize = if cfg!(loom) { 32 } else { 65_536 };
+
+/// How many frames a record keeps; further ones (the outermost) are cut off.
+pub const MAX_FRAMES: usize = 512;
+
+/// What writers know of an event: who wants it. Lives for ever (static or leaked), as writers look at it at any time.
+///
+/// Who changes the masks keeps this order: *set* a session's bit after everything that the session needs is in place; after *clearing*
+/// it call [`Ring::quiesce`](crate::Ring::quiesce): from then on no record with that bit is written.
+#[derive(Debug)]
+#[repr(C)]
+pub struct EventKey {
+    /// Bit `s`: session `s` wants the event.
+    pub mask: AtomicU64,
+    /// Bit `s`: session `s` wants stacks with it. Not used by the ring: whoever calls `write` walks the stack if
+    /// `mask & stack_mask` is not zero.
+    pub stack_mask: AtomicU64,
+    /// Handed back in [`Record::event_index`].
+    pub index: AtomicU32,
+}
+
+impl EventKey {
+    /// A key with the given mask, without stacks, index 0.
+    #[cfg(not(loom))]
+    pub const fn new(mask: u64) -> Self {
+        Self {
+            mask: AtomicU64::new(mask),
+            stack_mask: AtomicU64::new(0),
+            index: AtomicU32::new(0),
+        }
+    }
+
+    /// A key with the given mask, without stacks, index 0.
+    #[cfg(loom)]
+    pub fn new(mask: u64) -> Self {
+        Self {
+            mask: AtomicU64::new(mask),
+            stack_mask: AtomicU64::new(0),
+            index: AtomicU32::new(0),
+        }
+    }
+
+    /// Whether any session wants the event: one relaxed load.
+    #[inline(always)]
+    pub fn is_enabled(&self) -> bool {
+        self.mask.load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The arguments of an event, as they go into the file.
+///
+/// Both functions run in the middle of the write path, with the thread marked as writing: they must not call foreign code
+/// (a `Display`, an allocator that traces itself, a lock), must not panic and must agree on the length.
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "nobody asks a payload whether it is empty"
+)]
+pub trait Payload {
+    /// The length in bytes, at most [`MAX_PAYLOAD`] to be written.
+    fn len(&self) -> usize;
+    /// Fills `out`, which is exactly [`len`](Self::len) bytes long (its contents before are unspecified).
+    fn copy_to(&self, out: &mut [u8]);
+}
+
+impl Payload for [u8] {
+    #[inline]
+    fn len(&self) -> usize {
+        <[u8]>::len(self)
+    }
+    #[inline]
+    fn copy_to(&self, out: &mut [u8]) {
+        out.copy_from_slice(self);
+    }
+}
+
+impl<const N: usize> Payload for [u8; N] {
+    #[inline]
+    fn len(&self) -> usize {
+        N
+    }
+    #[inline]
+    fn copy_to(&self, out: &mut [u8]) {
+        out.copy_from_slice(self);
+    }
+}
+
+/// Pieces that follow each other without gaps.
+impl Payload for [&[u8]] {
+    #[inline]
+    fn len(&self) -> usize {
+        self.iter().map(|piece| piece.len()).sum()
+    }
+    #[inline]
+    fn copy_to(&self, out: &mut [u8]) {
+        let mut rest = out;
+        for piece in self {
+            let Some((here, after)) = rest.split_at_mut_checked(piece.len()) else {
+                return;
+            };
+            here.copy_from_slice(piece);
+            rest = after;
+        }
+    }
+}
+
+/// What else a record can carry.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RecordOptions<'a> {
+    /// The activity id.
+    pub activity: Option<&'a [u8; 16]>,
+    /// The related activity id.
+    pub related: Option<&'a [u8; 16]>,
+    /// Return addresses, innermost first; at most [`MAX_FRAMES`] are kept.
+    pub frames: &'a [usize],
+    /// The thread that the event is about, when it is not the writing one.
+    pub event_thread: Option<u64>,
+}
+
+/// A record as the drain gives it: borrowed from the block.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    /// [`EventKey::index`] at the time of writing.
+    pub event_index: u32,
+    /// When it was written ([`eventpipe_os::clock::ticks`]), never less than the tick of the thread's record before.
+    pub ticks: u64,
+    /// Bit `s`: session `s` wanted it.
+    pub sessions: u64,
+    /// The activity id.
+    pub activity: Option<&'a [u8; 16]>,
+    /// The related activity id.
+    pub related: Option<&'a [u8; 16]>,
+    /// The thread that the event is about, when it is not the writing one.
+    pub event_thread: Option<u64>,
+    /// Return addresses, innermost first, in the processor's size and byte order.
+    pub frames: &'a [u8],
+    /// The payload.
+    pub payload: &'a [u8],
+}
+
+/// Why events were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u32)]
+pub enum LossReason {
+    /// No block was free: the drain could not keep up.
+    BufferFull = 0,
+    /// The payload had more than [`MAX_PAYLOAD`] bytes.
+    TooLarge = 1,
+    /// Written inside an event inside an event (a signal handler that interrupted one which interrupted a writer).
+    Reentered = 2,
+}
+
+impl LossReason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Self; 3] = [Self::BufferFull, Self::TooLarge, Self::Reentered];
+}
+
+/// Who wrote the records that follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Unique in the process for ever; 0 for writers that could not be told apart (the system had no memory for a slot).
+    pub uid: u64,
+    /// The kernel's thread id; may be used again by a later thread.
+    pub os_thread_id: u64,
+}
+
+/// Where a round of the drain puts what it finds. The calls of one round:
+///
+/// for each thread with something to tell, the one with the oldest record first: `thread`, then `record` and `lost` in the
+/// order in which they happened, then perhaps `thread_ended`; last `boundary`. The sink must not write events into the same ring.
+pub trait Sink {
+    /// The records and losses that follow are this thread's.
+    fn thread(&mut self, thread: ThreadInfo);
+    /// One event. `sorted`: nothing older than this record will follow, in this round or later, from any thread.
+    fn record(&mut self, record: &Record<'_>, sorted: bool);
+    /// So many events of the current thread that session `session` (a bit number) wanted are lost, exactly here.
+    fn lost(&mut self, session: u32, count: u64, reason: LossReason);
+    /// Nothing of this thread will ever come again. Comes once for each thread that was told by `thread` and has ended.
+    fn thread_ended(&mut self, uid: u64);
+    /// Everything with ticks up to this has been given. Never goes back.
+    fn boundary(&mut self, ticks: u64);
+}
