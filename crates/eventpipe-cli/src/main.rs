@@ -5,8 +5,10 @@
 //! cause, and ends in one of the numbers of [`exit_code`].
 #![forbid(unsafe_code)]
 
+mod child;
 mod cli;
 mod commands;
+mod drive;
 mod exit_code;
 mod human;
 mod input;
@@ -47,6 +49,8 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Man(arguments) => commands::completions::manual(arguments)?,
         Command::Info(arguments) => return commands::info::info(arguments),
         Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
+        Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),
+        Command::Repair(arguments) => return commands::rewrite::repair(arguments),
         _ => anyhow::bail!("not built yet"),
     }
     Ok(ExitCode::Ok as u8)

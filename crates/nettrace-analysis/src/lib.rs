@@ -1,4 +1,5 @@
 //! A trace made into answers: reports, JSON, converters.
 #![forbid(unsafe_code)]
 
+pub mod rewrite;
 pub mod statistics;

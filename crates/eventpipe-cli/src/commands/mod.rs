@@ -3,3 +3,4 @@
 pub(crate) mod completions;
 pub(crate) mod info;
 pub(crate) mod report;
+pub(crate) mod rewrite;

@@ -1,0 +1,132 @@
+//! `eventpipe rewrite` and `eventpipe repair`: a trace written anew, in another format or without
+//! its damage.
+
+use crate::cli::{Repair, Rewrite, TargetFormat};
+use crate::exit_code::{ExitCode, Failure};
+use crate::human;
+use crate::input::{self, Source};
+use crate::output::{self, WholeFile};
+use crate::terminal::note;
+use anyhow::Context as _;
+use nettrace::{Error, ErrorKind, FormatVersion, Reader, ReaderOptions, WriteFormat};
+use nettrace_analysis::rewrite::{RewriteReport, rewrite};
+use std::path::{Path, PathBuf};
+
+/// Writes a trace in another format; gives the exit code.
+pub(crate) fn rewrite_to(arguments: &Rewrite) -> anyhow::Result<u8> {
+    let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
+    let (format, infix) = match arguments.to {
+        TargetFormat::V4 => (WriteFormat::V4, "v4"),
+        TargetFormat::V6 => (WriteFormat::V6, "v6"),
+    };
+    let output = output_path(arguments.output.as_deref(), &arguments.file, infix);
+    let (report, damage) = run(&mut reader, format, &output, arguments.force)?;
+    summarize(&output, &report);
+    Ok(input::conclude(&arguments.file, damage))
+}
+
+/// Makes a complete trace of what can be read; gives the exit code.
+pub(crate) fn repair(arguments: &Repair) -> anyhow::Result<u8> {
+    let options = ReaderOptions {
+        recover: true,
+        ..ReaderOptions::default()
+    };
+    let mut reader = input::open(&arguments.file, options)?;
+    let format = match reader.info().format {
+        FormatVersion::V6 => WriteFormat::V6,
+        _ => WriteFormat::V4,
+    };
+    let output = output_path(arguments.output.as_deref(), &arguments.file, "repaired");
+    let (report, damage) = run(&mut reader, format, &output, arguments.force)?;
+    let name = input::name_of(&arguments.file);
+    for skipped in reader.skipped() {
+        note(format_args!(
+            "{name}: left out {} bytes at offset {}: {}",
+            human::count(skipped.length),
+            skipped.offset,
+            skipped.reason
+        ));
+    }
+    match damage {
+        Some(error) => note(format_args!("{name}: the rest is left out: {error}")),
+        None if reader.skipped().is_empty() => {
+            note(format_args!(
+                "{name}: no damage found; the copy holds the same events"
+            ));
+        }
+        None => {}
+    }
+    summarize(&output, &report);
+    // A cut end is what repair is for; anything else that stopped it is worth a code of its own.
+    let expected =
+        |error: Error| matches!(error.kind, ErrorKind::Truncated | ErrorKind::TruncatedBlock);
+    match damage {
+        Some(error) if !expected(error) => Ok(ExitCode::Damaged as u8),
+        _ => Ok(ExitCode::Ok as u8),
+    }
+}
+
+fn run(
+    reader: &mut Reader<Source>,
+    format: WriteFormat,
+    output: &Path,
+    force: bool,
+) -> anyhow::Result<(RewriteReport, Option<Error>)> {
+    let mut file = WholeFile::create(output, force)?;
+    let result = rewrite(reader, format, &mut file);
+    let failure = || {
+        Failure::new(
+            ExitCode::Output,
+            format!("cannot write {}", input::name_of(output)),
+        )
+    };
+    let result = result.with_context(failure)?;
+    file.finish()?;
+    Ok(result)
+}
+
+fn output_path(given: Option<&Path>, input: &Path, infix: &str) -> PathBuf {
+    match given {
+        Some(path) => path.to_owned(),
+        None => output::sibling(input, infix),
+    }
+}
+
+fn summarize(output: &Path, report: &RewriteReport) {
+    let name = if output.as_os_str() == "-" {
+        "standard output".to_owned()
+    } else {
+        output.display().to_string()
+    };
+    note(format_args!(
+        "{name}: {} events, {}",
+        human::count(report.events),
+        human::bytes(report.bytes)
+    ));
+    for (count, what) in [
+        (
+            report.events_left_out,
+            "events are too large for the format and were left out",
+        ),
+        (
+            report.labels_left_out,
+            "labels have no place in the format and were left out",
+        ),
+        (
+            report.overrides_left_out,
+            "opcodes, keywords, levels or versions of single events were left out",
+        ),
+        (
+            report.thread_names_left_out,
+            "threads lost their name or their pairs",
+        ),
+        (
+            report.foreign_processes,
+            "events belong to other processes, which the format cannot say",
+        ),
+    ] {
+        if count > 0 {
+            note(format_args!("{name}: {} {what}", human::count(count)));
+        }
+    }
+}

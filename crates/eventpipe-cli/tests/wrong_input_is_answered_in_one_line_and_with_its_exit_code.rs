@@ -1,0 +1,118 @@
+//! Whatever is given to the tool, it says what is wrong in one line and ends with the documented
+//! number; it never panics.
+
+mod support;
+
+use std::fs;
+use support::{Scratch, run};
+
+/// Runs the tool, which must fail with this code and one line that holds all these words.
+#[track_caller]
+fn refused(arguments: &[&str], code: i32, words: &[&str]) {
+    let (got, out, error) = run(arguments);
+    assert_eq!(got, code, "{arguments:?}: {error}");
+    assert!(out.is_empty(), "{arguments:?} printed {out}");
+    assert!(!error.contains("panicked"), "{error}");
+    assert_eq!(error.trim_end().lines().count(), 1, "{arguments:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{arguments:?}: '{word}' is not in: {error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_trace_is_named_with_its_fault() {
+    let scratch = Scratch::new("input");
+    let garbage = scratch.file("garbage.nettrace");
+    fs::write(&garbage, b"this is not a trace at all, but long enough to be one").unwrap();
+    let empty = scratch.file("empty.nettrace");
+    fs::write(&empty, b"").unwrap();
+    let short = scratch.file("short.nettrace");
+    fs::write(&short, b"Nettr").unwrap();
+    let missing = scratch.file("missing.nettrace");
+    let garbage = garbage.to_str().unwrap();
+    let directory = scratch.path().to_str().unwrap();
+    for command in [&["events"][..], &["info"], &["report", "stat"], &["repair"]] {
+        let with = |file: &str, words: &[&str]| {
+            let arguments: Vec<&str> = command.iter().copied().chain([file]).collect();
+            refused(&arguments, 6, words);
+        };
+        with(garbage, &[garbage, "not a trace"]);
+        with(empty.to_str().unwrap(), &["is empty"]);
+        with(short.to_str().unwrap(), &["ends before"]);
+        with(missing.to_str().unwrap(), &["missing.nettrace", "no such file"]);
+        with(directory, &["is a directory"]);
+    }
+    refused(&["rewrite", garbage, "--to", "v6"], 6, &["not a trace"]);
+    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 3, "nothing was left behind");
+}
+
+#[test]
+fn a_wrong_provider_string_is_refused_before_anything_is_attached() {
+    let pid = std::process::id().to_string();
+    let with = |list: &str, words: &[&str]| {
+        refused(&["collect", "-p", &pid, "--providers", list], 3, words);
+    };
+    with("Foo:xyz", &["Foo:xyz", "keywords 'xyz'", "hexadecimal"]);
+    with("Foo:1:loud", &["level 'loud'"]);
+    with("Foo:1:4:a=\"x", &["not closed"]);
+    with(",", &["name is empty"]);
+    refused(&["collect", "-p", &pid, "--profile", "none"], 3, &["profile 'none'", "gc-verbose"]);
+    refused(&["collect", "-p", &pid, "--clrevents", "gc+x"], 3, &["'x'", "gchandle"]);
+}
+
+#[test]
+fn wrong_arguments_end_with_code_3() {
+    for arguments in [
+        &["collect", "-p", "1", "--duration", "10"][..],
+        &["collect", "-p", "many"],
+        &["collect", "-p", "1", "-n", "a"],
+        &["collect"],
+        &["events", "a", "--json", "--csv"],
+        &["nothing"],
+        &[],
+    ] {
+        let (code, out, error) = run(arguments);
+        assert_eq!(code, 3, "{arguments:?}: {error}");
+        assert!(out.is_empty());
+        assert!(!error.contains("panicked"));
+    }
+    let (code, out, _) = run(&["--help"]);
+    assert_eq!(code, 0);
+    assert!(out.contains("Exit codes"));
+}
+
+#[test]
+fn a_target_that_cannot_be_traced_is_named_with_the_reason() {
+    // The highest id of a process that the kernel gives out is below 2^22.
+    refused(&["collect", "-p", "4194304"], 1, &["4194304", "no"]);
+    let pid = std::process::id().to_string();
+    refused(&["collect", "-p", &pid], 1, &[&pid, "socket"]);
+    refused(&["collect", "-n", "no-process-has-this-name"], 1, &["no-process-has-this-name"]);
+    refused(&["collect", "--", "/no/such/command"], 1, &["/no/such/command", "no such command"]);
+}
+
+#[test]
+fn an_output_file_is_not_overwritten_unasked() {
+    let scratch = Scratch::new("output");
+    let existing = scratch.file("existing.nettrace");
+    fs::write(&existing, b"precious").unwrap();
+    let pid = std::process::id().to_string();
+    let existing_text = existing.to_str().unwrap();
+    refused(&["collect", "-p", &pid, "-o", existing_text], 8, &["exists already", "--force"]);
+    let directory = scratch.path().to_str().unwrap();
+    refused(&["collect", "-p", &pid, "-o", directory], 8, &["is a directory"]);
+    refused(&["collect", "-p", &pid, "-o", "/no/such/dir/a"], 8, &["directory does not exist"]);
+    assert_eq!(fs::read(&existing).unwrap(), b"precious");
+}
+
+#[test]
+fn completions_and_manual_are_made_for_every_shell() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let (code, out, error) = run(&["completions", shell]);
+        assert_eq!(code, 0, "{error}");
+        assert!(out.contains("collect"), "{shell}");
+    }
+    let (code, out, _) = run(&["man"]);
+    assert_eq!(code, 0);
+    assert!(out.contains(".TH eventpipe 1"));
+}
