@@ -10,7 +10,7 @@
 //! It is not a server: it opens no default port and runs no session. The crate `eventpipe` does, on this codec.
 //! It does not read the trace stream either; the crate `nettrace` does.
 //!
-//! ```ignore
+//! ```no_run
 //! # #[cfg(feature = "std")] {
 //! use dotnet_diagnostics::client::{Client, Fallbacks};
 //! use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig};
@@ -56,3 +56,17 @@ extern crate std;
 
 pub mod codec;
 pub mod port_config;
+
+#[cfg(feature = "std")]
+pub mod client;
+#[cfg(feature = "std")]
+pub mod discovery;
+#[cfg(feature = "std")]
+mod error;
+#[cfg(feature = "std")]
+pub mod port;
+#[cfg(feature = "std")]
+mod socket;
+
+#[cfg(feature = "std")]
+pub use error::Error;
