@@ -23,9 +23,12 @@ mod guid;
 mod info;
 mod label;
 mod metadata;
+pub mod names;
 pub mod payload;
 #[cfg(feature = "std")]
 mod read;
+pub mod runtime_events;
+mod schema;
 mod thread_row;
 mod write;
 
@@ -39,6 +42,7 @@ pub use read::{
     DispatchOrder, Event, Item, Losses, Reader, ReaderOptions, SequencePoint, Skipped, Stack,
     Statistics, ThreadLosses,
 };
+pub use schema::Schema;
 pub use thread_row::ThreadRow;
 pub use write::{
     EventRecord, FORGET_METADATA, FORGET_THREADS, TraceWriter, UNKNOWN_PROCESSOR, WriteError,

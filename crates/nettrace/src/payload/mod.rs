@@ -16,7 +16,6 @@ mod utf16;
 pub use fields::{Elements, Fields, Value};
 pub use file_time::FileTime;
 pub use layout::Layout;
-#[expect(unused_imports, reason = "for the tables of the runtimes' events")]
 pub(crate) use layout::{Count, Kind, LayoutField};
 pub use owned::{OwnedFields, OwnedValue};
 pub use utf16::Utf16;
