@@ -13,9 +13,16 @@ fn refused(arguments: &[&str], code: i32, words: &[&str]) {
     assert_eq!(got, code, "{arguments:?}: {error}");
     assert!(out.is_empty(), "{arguments:?} printed {out}");
     assert!(!error.contains("panicked"), "{error}");
-    assert_eq!(error.trim_end().lines().count(), 1, "{arguments:?}: {error}");
+    assert_eq!(
+        error.trim_end().lines().count(),
+        1,
+        "{arguments:?}: {error}"
+    );
     for word in words {
-        assert!(error.contains(word), "{arguments:?}: '{word}' is not in: {error}");
+        assert!(
+            error.contains(word),
+            "{arguments:?}: '{word}' is not in: {error}"
+        );
     }
 }
 
@@ -23,7 +30,11 @@ fn refused(arguments: &[&str], code: i32, words: &[&str]) {
 fn a_file_that_is_no_trace_is_named_with_its_fault() {
     let scratch = Scratch::new("input");
     let garbage = scratch.file("garbage.nettrace");
-    fs::write(&garbage, b"this is not a trace at all, but long enough to be one").unwrap();
+    fs::write(
+        &garbage,
+        b"this is not a trace at all, but long enough to be one",
+    )
+    .unwrap();
     let empty = scratch.file("empty.nettrace");
     fs::write(&empty, b"").unwrap();
     let short = scratch.file("short.nettrace");
@@ -39,11 +50,18 @@ fn a_file_that_is_no_trace_is_named_with_its_fault() {
         with(garbage, &[garbage, "not a trace"]);
         with(empty.to_str().unwrap(), &["is empty"]);
         with(short.to_str().unwrap(), &["ends before"]);
-        with(missing.to_str().unwrap(), &["missing.nettrace", "no such file"]);
+        with(
+            missing.to_str().unwrap(),
+            &["missing.nettrace", "no such file"],
+        );
         with(directory, &["is a directory"]);
     }
     refused(&["rewrite", garbage, "--to", "v6"], 6, &["not a trace"]);
-    assert_eq!(fs::read_dir(scratch.path()).unwrap().count(), 3, "nothing was left behind");
+    assert_eq!(
+        fs::read_dir(scratch.path()).unwrap().count(),
+        3,
+        "nothing was left behind"
+    );
 }
 
 #[test]
@@ -56,8 +74,16 @@ fn a_wrong_provider_string_is_refused_before_anything_is_attached() {
     with("Foo:1:loud", &["level 'loud'"]);
     with("Foo:1:4:a=\"x", &["not closed"]);
     with(",", &["name is empty"]);
-    refused(&["collect", "-p", &pid, "--profile", "none"], 3, &["profile 'none'", "gc-verbose"]);
-    refused(&["collect", "-p", &pid, "--clrevents", "gc+x"], 3, &["'x'", "gchandle"]);
+    refused(
+        &["collect", "-p", &pid, "--profile", "none"],
+        3,
+        &["profile 'none'", "gc-verbose"],
+    );
+    refused(
+        &["collect", "-p", &pid, "--clrevents", "gc+x"],
+        3,
+        &["'x'", "gchandle"],
+    );
 }
 
 #[test]
@@ -87,8 +113,16 @@ fn a_target_that_cannot_be_traced_is_named_with_the_reason() {
     refused(&["collect", "-p", "4194304"], 1, &["4194304", "no"]);
     let pid = std::process::id().to_string();
     refused(&["collect", "-p", &pid], 1, &[&pid, "socket"]);
-    refused(&["collect", "-n", "no-process-has-this-name"], 1, &["no-process-has-this-name"]);
-    refused(&["collect", "--", "/no/such/command"], 1, &["/no/such/command", "no such command"]);
+    refused(
+        &["collect", "-n", "no-process-has-this-name"],
+        1,
+        &["no-process-has-this-name"],
+    );
+    refused(
+        &["collect", "--", "/no/such/command"],
+        1,
+        &["/no/such/command", "no such command"],
+    );
 }
 
 #[test]
@@ -98,10 +132,22 @@ fn an_output_file_is_not_overwritten_unasked() {
     fs::write(&existing, b"precious").unwrap();
     let pid = std::process::id().to_string();
     let existing_text = existing.to_str().unwrap();
-    refused(&["collect", "-p", &pid, "-o", existing_text], 8, &["exists already", "--force"]);
+    refused(
+        &["collect", "-p", &pid, "-o", existing_text],
+        8,
+        &["exists already", "--force"],
+    );
     let directory = scratch.path().to_str().unwrap();
-    refused(&["collect", "-p", &pid, "-o", directory], 8, &["is a directory"]);
-    refused(&["collect", "-p", &pid, "-o", "/no/such/dir/a"], 8, &["directory does not exist"]);
+    refused(
+        &["collect", "-p", &pid, "-o", directory],
+        8,
+        &["is a directory"],
+    );
+    refused(
+        &["collect", "-p", &pid, "-o", "/no/such/dir/a"],
+        8,
+        &["directory does not exist"],
+    );
     assert_eq!(fs::read(&existing).unwrap(), b"precious");
 }
 

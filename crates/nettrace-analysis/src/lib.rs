@@ -1,5 +1,6 @@
 //! A trace made into answers: reports, JSON, converters.
 #![forbid(unsafe_code)]
 
+pub mod events;
 pub mod rewrite;
 pub mod statistics;

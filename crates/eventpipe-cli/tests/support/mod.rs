@@ -10,7 +10,8 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new(name: &str) -> Scratch {
-        let path = std::env::temp_dir().join(format!("eventpipe-cli-{name}-{}", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("eventpipe-cli-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Scratch(path)
     }
