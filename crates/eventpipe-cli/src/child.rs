@@ -85,10 +85,8 @@ impl Launched {
             return;
         }
         // Not waited for yet, so the id is still this child's.
-        if let Ok(id) = i32::try_from(self.child.id()) {
-            if let Some(pid) = Pid::from_raw(id) {
-                let _ = kill_process(pid, Signal::TERM);
-            }
+        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
         }
         if self.wait_at_most(GRACE).is_none() {
             let _ = self.child.kill();

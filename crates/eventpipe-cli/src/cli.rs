@@ -25,6 +25,8 @@ pub(crate) enum Command {
     Ps(Ps),
     /// Record a trace from a running process, or from a command started for it.
     Collect(Collect),
+    /// List the built-in sets of providers for `collect --profile`.
+    ListProfiles,
     /// Print the events of a trace.
     Events(Events),
     /// Say what a trace file is: format, machine, duration, counts, losses.

@@ -38,10 +38,12 @@ pub(crate) trait SessionControl {
 }
 
 /// How a recording is to be driven.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Options {
     /// When to stop on its own.
     pub(crate) duration: Option<Duration>,
+    /// Whether lost events make the recording a failure.
+    pub(crate) fail_on_drop: bool,
     /// The command gets the first Ctrl+C to itself.
     pub(crate) first_signal_is_the_childs: bool,
 }
@@ -222,6 +224,7 @@ mod tests {
 
     const NOTHING: Options = Options {
         duration: None,
+        fail_on_drop: false,
         first_signal_is_the_childs: false,
     };
 
@@ -265,7 +268,7 @@ mod tests {
         assert_eq!(run(&mut control, 0, &NOTHING, true).reason, Reason::Asked);
         let options = Options {
             duration: Some(Duration::from_millis(1)),
-            first_signal_is_the_childs: false,
+            ..NOTHING
         };
         let mut control = Control {
             on_stop: Some(outcome()),
@@ -277,8 +280,8 @@ mod tests {
     #[test]
     fn the_first_signal_can_belong_to_the_command() {
         let options = Options {
-            duration: None,
             first_signal_is_the_childs: true,
+            ..NOTHING
         };
         let mut control = Control {
             on_stop: Some(outcome()),

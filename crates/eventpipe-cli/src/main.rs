@@ -5,6 +5,7 @@
 //! cause, and ends in one of the numbers of [`exit_code`].
 #![forbid(unsafe_code)]
 
+mod attach;
 mod child;
 mod cli;
 mod commands;
@@ -19,6 +20,7 @@ mod providers;
 mod recording;
 mod signals;
 mod table;
+mod target;
 mod terminal;
 
 use clap::Parser as _;
@@ -51,6 +53,9 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
         Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),
         Command::Repair(arguments) => return commands::rewrite::repair(arguments),
+        Command::Ps(arguments) => commands::ps::ps(arguments)?,
+        Command::Collect(arguments) => return commands::collect::collect(arguments),
+        Command::ListProfiles => commands::list_profiles::list_profiles()?,
         _ => anyhow::bail!("not built yet"),
     }
     Ok(ExitCode::Ok as u8)

@@ -9,21 +9,112 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Opens the file of a recording. Without `force` an existing file is an error.
-pub(crate) fn create_recording(path: &Path, force: bool) -> anyhow::Result<File> {
+/// Where a recording goes: a file that grows under its final name, or standard output.
+#[derive(Debug)]
+pub(crate) struct RecordingFile {
+    file: Option<File>,
+    path: PathBuf,
+    /// Whether the file was made by us and may be removed while it is empty.
+    is_new: bool,
+}
+
+impl RecordingFile {
+    /// Begins a recording; `-` is standard output. Without `force` an existing file is an error.
+    pub(crate) fn create(path: &Path, force: bool) -> Result<RecordingFile, Failure> {
+        let path = path.to_owned();
+        if path.as_os_str() == "-" {
+            return Ok(RecordingFile {
+                file: None,
+                path,
+                is_new: false,
+            });
+        }
+        check_free(&path, force)?;
+        let is_new = !path.exists();
+        let mut options = OpenOptions::new();
+        options.write(true);
+        // A device or pipe is written to as it is; a file is begun anew.
+        if force {
+            options.create(true).truncate(true)
+        } else {
+            options.create_new(true)
+        };
+        let file = options
+            .open(&path)
+            .map_err(|error| cannot_write(&path, error))?;
+        Ok(RecordingFile {
+            file: Some(file),
+            path,
+            is_new,
+        })
+    }
+
+    /// Begins a recording under a default name; `_2`, `_3`… is added while the name is taken.
+    pub(crate) fn create_default(name: &str) -> Result<RecordingFile, Failure> {
+        let safe: String = name
+            .chars()
+            .map(|c| if c == '/' || c.is_control() { '_' } else { c })
+            .collect();
+        let stem = format!("{safe}_{}", crate::human::file_time());
+        let mut path = PathBuf::from(format!("{stem}.nettrace"));
+        for number in 2..100 {
+            if !path.exists() {
+                break;
+            }
+            path = PathBuf::from(format!("{stem}_{number}.nettrace"));
+        }
+        RecordingFile::create(&path, false)
+    }
+
+    /// A handle to write with.
+    pub(crate) fn writer(&self) -> io::Result<Box<dyn Write + Send>> {
+        Ok(match &self.file {
+            Some(file) => Box::new(file.try_clone()?),
+            None => Box::new(io::stdout()),
+        })
+    }
+
+    /// The file, if it is a regular one.
+    pub(crate) fn regular(&mut self) -> Option<&mut File> {
+        self.file
+            .as_mut()
+            .filter(|file| file.metadata().is_ok_and(|found| found.is_file()))
+    }
+
+    /// Its path.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How it is called in messages.
+    pub(crate) fn name(&self) -> String {
+        if self.file.is_none() {
+            "standard output".into()
+        } else {
+            self.path.display().to_string()
+        }
+    }
+
+    /// Removes the file again, because nothing was recorded.
+    pub(crate) fn discard(self) {
+        if self.is_new && self.file.is_some() {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Whether a recording could be made at this path; to be asked before anything is started.
+pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
     check_free(path, force)?;
-    let mut options = OpenOptions::new();
-    options.write(true);
-    // A device or pipe is written to as it is; a file is begun anew.
-    if force {
-        options.create(true).truncate(true)
-    } else {
-        options.create_new(true)
-    };
-    options
-        .open(path)
-        .map_err(|error| cannot_write(path, error))
-        .map_err(Into::into)
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
+            Err(cannot_write(path, io::ErrorKind::NotFound.into()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A file that is written under a temporary name beside its final one and renamed when complete;
@@ -172,10 +263,13 @@ mod tests {
         let error = WholeFile::create(&path, false).unwrap_err();
         assert_eq!(Failure::code_of(&error), ExitCode::Output);
         assert!(WholeFile::create(&path, true).is_ok());
-        let error = create_recording(&path, false).unwrap_err();
+        let error = RecordingFile::create(&path, false).unwrap_err();
         assert!(error.to_string().contains("exists already"));
-        let error = create_recording(&directory, true).unwrap_err();
+        let error = RecordingFile::create(&directory, true).unwrap_err();
         assert!(error.to_string().contains("directory"));
+        let recording = RecordingFile::create(&directory.join("b"), false).unwrap();
+        recording.discard();
+        assert!(!directory.join("b").exists());
         std::fs::remove_dir_all(&directory).unwrap();
     }
 

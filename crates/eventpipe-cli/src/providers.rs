@@ -71,12 +71,12 @@ impl Provider {
             .collect();
         pairs.join(";")
     }
+}
 
-    /// The level with its name, as the table shows it: `Informational(4)`.
-    pub(crate) fn level_text(&self) -> String {
-        let name = LEVELS.get(usize::from(self.level)).copied().unwrap_or("?");
-        format!("{name}({})", self.level)
-    }
+/// A level with its name, as tables show it: `Informational(4)`.
+pub(crate) fn level_text(level: u8) -> String {
+    let name = LEVELS.get(usize::from(level)).copied().unwrap_or("?");
+    format!("{name}({level})")
 }
 
 /// Reads a `--providers` value.

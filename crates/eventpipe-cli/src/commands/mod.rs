@@ -1,6 +1,9 @@
 //! One module per command.
 
+pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod info;
+pub(crate) mod list_profiles;
+pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod rewrite;

@@ -1,0 +1,263 @@
+//! A recording from its session to its last word: the recorder on a thread of its own, the loop that
+//! drives it, the file brought to a good end, and the summary.
+
+use crate::child::Launched;
+use crate::drive::{self, Driven, Message, Options, Reason, SessionControl};
+use crate::exit_code::ExitCode;
+use crate::human;
+use crate::live::LiveLine;
+use crate::output::RecordingFile;
+use crate::recording::{self, Outcome, Progress, StreamEnd};
+use crate::terminal::note;
+use anyhow::Context as _;
+use dotnet_diagnostics::client::{Session, Stopper};
+use std::net::Shutdown;
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+/// The messages of one recording. Made first, so that a signal during the preparations is kept.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    sender: Sender<Message>,
+    receiver: Receiver<Message>,
+}
+
+impl Channel {
+    /// A channel on which the ending signals arrive from now on.
+    pub(crate) fn with_signals() -> anyhow::Result<Channel> {
+        let (sender, receiver) = channel();
+        let signals = sender.clone();
+        crate::signals::forward(move |_| {
+            let _ = signals.send(Message::Signal);
+        })
+        .context("preparing for signals")?;
+        Ok(Channel { sender, receiver })
+    }
+
+    /// Whether a signal arrived that nobody has looked at; it stays noticed.
+    pub(crate) fn was_signalled(&self) -> bool {
+        match self.receiver.try_recv() {
+            Ok(message) => {
+                let _ = self.sender.send(message);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+}
+
+/// A recording that is about to begin.
+#[derive(Debug)]
+pub(crate) struct Recording {
+    control: Control,
+    progress: Arc<Progress>,
+    file: RecordingFile,
+    channel: Channel,
+}
+
+/// What a recording came to.
+#[derive(Debug)]
+pub(crate) struct Finished {
+    /// The exit code it asks for.
+    pub(crate) code: ExitCode,
+    /// Why it ended.
+    pub(crate) reason: Reason,
+}
+
+impl Recording {
+    /// Starts recording a session into a file.
+    pub(crate) fn start(
+        session: Session,
+        file: RecordingFile,
+        channel: Channel,
+    ) -> anyhow::Result<Recording> {
+        let control = Control::new(&session)?;
+        let progress = Arc::new(Progress::default());
+        let writer = file.writer().context("duplicating a descriptor")?;
+        let (sender, shared) = (channel.sender.clone(), Arc::clone(&progress));
+        let recorder = move || {
+            let outcome = recording::record(session, writer, &shared);
+            let _ = sender.send(Message::Recorded(outcome));
+        };
+        thread::Builder::new()
+            .name("recorder".into())
+            .spawn(recorder)
+            .context("starting a thread")?;
+        Ok(Recording {
+            control,
+            progress,
+            file,
+            channel,
+        })
+    }
+
+    /// Goes on until the recording ends, brings the file to a good end, and sums up.
+    pub(crate) fn run(
+        mut self,
+        options: &Options,
+        show_line: bool,
+        child: Option<&mut Launched>,
+    ) -> Finished {
+        let mut line = LiveLine::new(show_line, options.duration);
+        let driven = drive::drive(
+            &mut self.control,
+            &self.channel.receiver,
+            &self.channel.sender,
+            &self.progress,
+            &mut line,
+            child,
+            options,
+        );
+        line.clear();
+        let elapsed = human::clock(line.elapsed());
+        let code = conclude(&driven, &mut self.file, &elapsed, options.fail_on_drop);
+        Finished {
+            code,
+            reason: driven.reason,
+        }
+    }
+}
+
+/// The two ways to end a session from outside its recorder.
+#[derive(Debug)]
+struct Control {
+    stopper: Stopper,
+    /// A second handle of the stream's connection.
+    stream: UnixStream,
+}
+
+impl Control {
+    fn new(session: &Session) -> anyhow::Result<Control> {
+        let stream = session
+            .as_fd()
+            .try_clone_to_owned()
+            .context("duplicating a descriptor")?;
+        Ok(Control {
+            stopper: session.stopper(),
+            stream: stream.into(),
+        })
+    }
+}
+
+impl SessionControl for Control {
+    fn stop(&mut self, answer: Sender<Message>) {
+        let stopper = self.stopper.clone();
+        let answered = answer.clone();
+        let asked = thread::Builder::new()
+            .name("stopper".into())
+            .spawn(move || {
+                let result = stopper.stop().map(drop).map_err(|error| error.to_string());
+                let _ = answered.send(Message::StopAnswered(result));
+            });
+        if let Err(error) = asked {
+            let _ = answer.send(Message::StopAnswered(Err(error.to_string())));
+        }
+    }
+
+    fn abort(&mut self) {
+        // Reading ends; the target notices at its next write.
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+}
+
+/// Brings the file to a good end, says what came of the recording, and gives the exit code.
+fn conclude(
+    driven: &Driven,
+    file: &mut RecordingFile,
+    elapsed: &str,
+    fail_on_drop: bool,
+) -> ExitCode {
+    let name = file.name();
+    if let Some(error) = &driven.stop_error {
+        note(format_args!(
+            "eventpipe: the session could not be ended properly: {error}"
+        ));
+    }
+    let Some(outcome) = &driven.outcome else {
+        note(format_args!(
+            "{name}: cut short; it is readable up to its last complete block"
+        ));
+        return ExitCode::Tracing;
+    };
+    let at_least = if outcome.lost_at_least {
+        "at least "
+    } else {
+        ""
+    };
+    note(format_args!(
+        "{name}: {}, {} events, {at_least}{} lost, {elapsed}",
+        human::bytes(outcome.bytes),
+        human::count(outcome.events),
+        human::count(outcome.lost),
+    ));
+    if let Some(error) = &outcome.write_error {
+        let closed = close_after_failed_write(file);
+        let state = readable_text(closed);
+        note(format_args!(
+            "eventpipe: cannot write {name}: {error}; {state}"
+        ));
+        return ExitCode::Output;
+    }
+    match &outcome.end {
+        StreamEnd::Complete if fail_on_drop && outcome.lost > 0 => {
+            note(format_args!(
+                "eventpipe: {} events were lost",
+                human::count(outcome.lost)
+            ));
+            ExitCode::EventsLost
+        }
+        StreamEnd::Complete => ExitCode::Ok,
+        StreamEnd::Cut => {
+            let closed = close_cut(file, outcome);
+            let cause = match driven.reason {
+                Reason::Aborted => "the recording was cut short",
+                Reason::Target | Reason::Asked => "the stream broke off (was the process killed?)",
+            };
+            note(format_args!(
+                "eventpipe: {cause}; {}",
+                readable_text(closed)
+            ));
+            ExitCode::Tracing
+        }
+        StreamEnd::NotUnderstood(error) => {
+            note(format_args!(
+                "eventpipe: everything was recorded, but could not be counted to the end: {error}"
+            ));
+            ExitCode::Damaged
+        }
+    }
+}
+
+fn readable_text(closed: bool) -> &'static str {
+    if closed {
+        "the file holds every complete block"
+    } else {
+        "what was written is readable up to its last complete block"
+    }
+}
+
+/// Ends a cut-off file properly. Whether it could be done.
+fn close_cut(file: &mut RecordingFile, outcome: &Outcome) -> bool {
+    match (file.regular(), outcome.format, outcome.complete_bytes) {
+        (Some(file), Some(format), Some(length)) => {
+            recording::close_cut(file, format, length).is_ok()
+        }
+        _ => false,
+    }
+}
+
+/// The same where the file holds less than what was received: it is read again to see how far it
+/// goes.
+fn close_after_failed_write(file: &mut RecordingFile) -> bool {
+    let Ok(again) = std::fs::File::open(file.path()) else {
+        return false;
+    };
+    if file.regular().is_none() {
+        return false;
+    }
+    let reread = recording::record(again, std::io::sink(), &Progress::default());
+    close_cut(file, &reread)
+}

@@ -1,0 +1,109 @@
+//! `eventpipe ps`: the processes that can be traced.
+
+use crate::cli::Ps;
+use crate::table::{self, Align, Table};
+use crate::target::{self, Described};
+use crate::terminal;
+use serde::Serialize;
+use std::io::Write as _;
+
+/// A process as `--json` prints it.
+#[derive(Debug, Serialize)]
+struct Row {
+    pid: u32,
+    container_pid: Option<u32>,
+    name: String,
+    uid: u32,
+    runtime: Option<String>,
+    product_version: Option<String>,
+    entry_assembly: Option<String>,
+    operating_system: Option<String>,
+    architecture: Option<String>,
+    executable: Option<String>,
+    command_line: String,
+    socket: String,
+    /// Why the process did not say more.
+    error: Option<String>,
+}
+
+/// Prints the list.
+pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
+    let processes = target::all()?;
+    let mut out = terminal::out();
+    if arguments.json {
+        let rows: Vec<Row> = processes.iter().map(row).collect();
+        serde_json::to_writer_pretty(&mut out, &rows)?;
+        writeln!(out)?;
+        return Ok(out.flush()?);
+    }
+    if processes.is_empty() {
+        terminal::note("no process that can be traced was found (of this user; root sees all)");
+        return Ok(());
+    }
+    let in_containers = processes
+        .iter()
+        .any(|d| d.process.container_pid != d.process.pid);
+    let own_uid = rustix::process::geteuid().as_raw();
+    let other_users = processes.iter().any(|d| d.process.uid != own_uid);
+    let mut headers = vec![("PID", Align::Right)];
+    if in_containers {
+        headers.push(("INNER", Align::Right));
+    }
+    if other_users {
+        headers.push(("UID", Align::Right));
+    }
+    let name_column = headers.len();
+    headers.extend([
+        ("NAME", Align::Left),
+        ("RUNTIME", Align::Left),
+        ("COMMAND", Align::Left),
+    ]);
+    let mut list = Table::new(&headers)
+        .may_cut_end(name_column + 2)
+        .may_cut_end(name_column);
+    for described in &processes {
+        let process = &described.process;
+        let mut cells = vec![process.pid.to_string()];
+        if in_containers {
+            cells.push(process.container_pid.to_string());
+        }
+        if other_users {
+            cells.push(process.uid.to_string());
+        }
+        cells.extend([
+            described.name(),
+            described.runtime(),
+            described.command_line(),
+        ]);
+        list.row(cells);
+    }
+    write!(out, "{}", list.render(table::stdout_width()))?;
+    out.flush()?;
+    for described in &processes {
+        if let Err(error) = &described.info {
+            terminal::note(format_args!("{}: {error}", described.process.pid));
+        }
+    }
+    Ok(())
+}
+
+fn row(described: &Described) -> Row {
+    let process = &described.process;
+    let info = described.info.as_ref().ok();
+    let said = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    Row {
+        pid: process.pid,
+        container_pid: Some(process.container_pid).filter(|&pid| pid != process.pid),
+        name: described.name(),
+        uid: process.uid,
+        runtime: info.map(|_| described.runtime()),
+        product_version: info.and_then(|info| said(&info.product_version)),
+        entry_assembly: info.and_then(|info| said(&info.entry_assembly)),
+        operating_system: info.and_then(|info| said(&info.operating_system)),
+        architecture: info.and_then(|info| said(&info.architecture)),
+        executable: process.executable().map(|path| path.display().to_string()),
+        command_line: described.command_line(),
+        socket: process.socket.display().to_string(),
+        error: described.info.as_ref().err().cloned(),
+    }
+}

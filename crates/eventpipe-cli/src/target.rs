@@ -1,0 +1,185 @@
+//! Which process to trace, and what it is called.
+
+use crate::exit_code::{ExitCode, Failure};
+use dotnet_diagnostics::Error;
+use dotnet_diagnostics::client::{Client, Timeouts};
+use dotnet_diagnostics::codec::ProcessInfo;
+use dotnet_diagnostics::discovery::{self, Process};
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+/// A process with what it says of itself.
+#[derive(Debug)]
+pub(crate) struct Described {
+    /// Where it was found.
+    pub(crate) process: Process,
+    /// Its answer; an error's text if it gave none.
+    pub(crate) info: Result<ProcessInfo, String>,
+}
+
+/// Time for a process to answer when many are asked.
+const LIST_LIMIT: Duration = Duration::from_secs(1);
+
+impl Described {
+    /// What people call it: the managed program, else the executable, else the kernel's name.
+    pub(crate) fn name(&self) -> String {
+        let assembly = self.info.as_ref().map(|info| info.entry_assembly.as_str());
+        if let Some(name) = assembly.ok().filter(|name| !name.is_empty()) {
+            return name.to_owned();
+        }
+        executable_name(&self.process).unwrap_or_else(|| self.process.name.clone())
+    }
+
+    /// The runtime and its version without build metadata: `.NET 8.0.4`.
+    pub(crate) fn runtime(&self) -> String {
+        match &self.info {
+            Ok(info) => runtime_name(info),
+            Err(_) => "?".to_owned(),
+        }
+    }
+
+    /// The command line in one string.
+    pub(crate) fn command_line(&self) -> String {
+        let words = self.process.command_line();
+        if words.is_empty() {
+            return self
+                .info
+                .as_ref()
+                .map(|info| info.command_line.clone())
+                .unwrap_or_default();
+        }
+        let words: Vec<String> = words.iter().map(quoted).collect();
+        words.join(" ")
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name() == name
+            || self.process.name == name
+            || executable_name(&self.process).as_deref() == Some(name)
+    }
+}
+
+/// The runtime and its version as a person says it.
+fn runtime_name(info: &ProcessInfo) -> String {
+    let version = info.product_version.split('+').next().unwrap_or_default();
+    if version.is_empty() {
+        return ".NET".to_owned();
+    }
+    if version.starts_with(|c: char| c.is_ascii_digit()) {
+        format!(".NET {version}")
+    } else {
+        version.to_owned()
+    }
+}
+
+/// All processes that can be traced, sorted by name, without this one.
+pub(crate) fn all() -> anyhow::Result<Vec<Described>> {
+    let processes = discovery::processes().map_err(attach_failure)?;
+    let own = std::process::id();
+    // Asked at the same time: a process that does not answer costs the others nothing.
+    let mut described: Vec<Described> = std::thread::scope(|scope| {
+        let asked: Vec<_> = processes
+            .into_iter()
+            .filter(|process| process.pid != own)
+            .map(|process| {
+                scope.spawn(move || {
+                    let timeouts = Timeouts {
+                        connect: LIST_LIMIT,
+                        reply: LIST_LIMIT,
+                        ..Timeouts::default()
+                    };
+                    let client = Client::new(process.endpoint()).with_timeouts(timeouts);
+                    let info = client.process_info().map_err(|error| error.to_string());
+                    Described { process, info }
+                })
+            })
+            .collect();
+        asked
+            .into_iter()
+            .filter_map(|thread| thread.join().ok())
+            .collect()
+    });
+    described.sort_by_cached_key(|d| (d.name(), d.process.pid));
+    Ok(described)
+}
+
+/// A process with its own words about itself, asked through `client`.
+pub(crate) fn describe(process: Process, client: &Client) -> Described {
+    let info = client.process_info().map_err(|error| error.to_string());
+    Described { process, info }
+}
+
+/// The process with this id.
+pub(crate) fn by_id(pid: u32) -> anyhow::Result<Process> {
+    Ok(discovery::find(pid).map_err(attach_failure)?)
+}
+
+/// The only process of this name.
+pub(crate) fn by_name(name: &str) -> anyhow::Result<Process> {
+    let mut found: Vec<Described> = all()?.into_iter().filter(|d| d.is_called(name)).collect();
+    match found.len() {
+        0 => Err(Failure::new(
+            ExitCode::Session,
+            format!("no process named '{name}' can be traced (see `eventpipe ps`)"),
+        )
+        .into()),
+        1 => Ok(found.remove(0).process),
+        _ => {
+            let list: Vec<String> = found
+                .iter()
+                .map(|d| format!("{} ({})", d.process.pid, d.command_line()))
+                .collect();
+            Err(Failure::new(
+                ExitCode::Arguments,
+                format!(
+                    "several processes are named '{name}', choose by -p: {}",
+                    list.join(", ")
+                ),
+            )
+            .into())
+        }
+    }
+}
+
+/// An error of attaching as one of this tool, with its exit code.
+pub(crate) fn attach_failure(error: Error) -> Failure {
+    let code = match &error {
+        error if error.is_unsupported() => ExitCode::Unsupported,
+        Error::BadRequest(_) => ExitCode::Arguments,
+        _ => ExitCode::Session,
+    };
+    let hint = match &error {
+        Error::NoSocket { .. } => {
+            "; it is no program with EventPipe, or its diagnostics are switched off"
+        }
+        Error::OtherUser { .. } => "; run the tool as that user or as root",
+        Error::StaleSocket { .. } => "; the process is gone or about to end",
+        Error::NotAnswering { .. } => {
+            "; it may be suspended, stopped, or busy with another tool's request"
+        }
+        error if error.is_not_ready() => "; try again in a moment",
+        _ => "",
+    };
+    Failure::new(code, format!("{error}{hint}"))
+}
+
+fn executable_name(process: &Process) -> Option<String> {
+    let path = process.executable()?;
+    let name = Path::new(&path).file_name()?.to_string_lossy().into_owned();
+    Some(
+        name.strip_suffix(" (deleted)")
+            .map_or(name.clone(), str::to_owned),
+    )
+}
+
+/// A word of a command line, quoted where a shell would need it.
+fn quoted(word: &OsString) -> String {
+    let word = word.to_string_lossy();
+    if word.is_empty() || word.contains(|c: char| c.is_whitespace() || "'\"\\$`;&|<>()".contains(c))
+    {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    } else {
+        word.into_owned()
+    }
+}
