@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod drive;
 mod exit_code;
+mod filter;
 mod human;
 mod input;
 mod live;
@@ -55,6 +56,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Repair(arguments) => return commands::rewrite::repair(arguments),
         Command::Ps(arguments) => commands::ps::ps(arguments)?,
         Command::Collect(arguments) => return commands::collect::collect(arguments),
+        Command::Events(arguments) => return commands::events::events(arguments),
         Command::ListProfiles => commands::list_profiles::list_profiles()?,
         _ => anyhow::bail!("not built yet"),
     }

@@ -10,6 +10,9 @@ pub(crate) const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
 /// The rundown that a plain "rundown: yes" of the protocol means.
 pub(crate) const DEFAULT_RUNDOWN: u64 = 0x8002_0139;
 
+/// Name, keywords, level, one argument.
+type ProfileProvider = (&'static str, u64, u8, Option<(&'static str, &'static str)>);
+
 /// One built-in profile.
 #[derive(Debug)]
 pub(crate) struct Profile {
@@ -17,8 +20,7 @@ pub(crate) struct Profile {
     pub(crate) name: &'static str,
     /// What it is for, in one line.
     pub(crate) description: &'static str,
-    /// Name, keywords, level, one argument.
-    providers: &'static [(&'static str, u64, u8, Option<(&'static str, &'static str)>)],
+    providers: &'static [ProfileProvider],
     /// The rundown keyword it asks for.
     rundown: u64,
 }

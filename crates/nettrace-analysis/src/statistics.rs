@@ -3,7 +3,7 @@
 //! [`Collector::add`] takes every event once, in any order; [`Collector::finish`] makes the report.
 //! Memory grows with the number of event types and threads, not with the number of events.
 
-use nettrace::{Event, FormatVersion, Losses, Metadata, Reader, TraceInfo};
+use nettrace::{Event, FormatVersion, Losses, Metadata, Reader, Schema, TraceInfo};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::io::Read;
@@ -101,6 +101,10 @@ struct Kind {
     event: String,
     id: u32,
     tally: Tally,
+    /// `None` for a kind that a payload made.
+    schema: Option<Schema>,
+    /// The kind of those whose payload gives them another name.
+    refined: Option<usize>,
 }
 
 /// Count, bytes, first and last time stamp.
@@ -140,8 +144,10 @@ impl Collector {
 
     /// Counts an event.
     pub fn add(&mut self, event: &Event<'_>) {
-        let (bytes, timestamp) = (event.payload().len() as u64, event.timestamp());
-        let kind = self.kind(event.metadata());
+        let (payload, timestamp) = (event.payload(), event.timestamp());
+        let bytes = payload.len() as u64;
+        let kind = self.kind(event.metadata(), event.pointer_size());
+        let kind = self.refined_kind(kind, payload);
         self.kinds[kind].tally.add(bytes, timestamp);
         self.threads
             .entry(event.thread_id())
@@ -213,7 +219,7 @@ impl Collector {
         }
     }
 
-    fn kind(&mut self, metadata: &Metadata) -> usize {
+    fn kind(&mut self, metadata: &Metadata, pointer_size: u32) -> usize {
         let place = self.by_metadata.entry(metadata.id).or_insert(usize::MAX);
         // V6 may give an id a new meaning: the description decides, the id is only a shortcut.
         let fits = |kind: &Kind| {
@@ -223,15 +229,45 @@ impl Collector {
         };
         if !self.kinds.get(*place).is_some_and(fits) {
             *place = self.kinds.len();
+            let schema = Schema::new(metadata, pointer_size);
             self.kinds.push(Kind {
                 provider: metadata.provider.clone(),
                 name: metadata.name.clone(),
-                event: event_name(metadata),
+                event: schema.event_name().to_owned(),
                 id: metadata.event_id,
                 tally: Tally::default(),
+                schema: Some(schema),
+                refined: None,
             });
         }
         *place
+    }
+
+    /// The kind of a particular event: where the payload decides its name, a kind of its own.
+    fn refined_kind(&mut self, base: usize, payload: &[u8]) -> usize {
+        let Some(schema) = &self.kinds[base].schema else {
+            return base;
+        };
+        let refined = schema.of_payload(payload);
+        if std::ptr::eq(refined, schema) {
+            return base;
+        }
+        if let Some(place) = self.kinds[base].refined {
+            return place;
+        }
+        let place = self.kinds.len();
+        let kind = &self.kinds[base];
+        self.kinds.push(Kind {
+            provider: kind.provider.clone(),
+            name: kind.name.clone(),
+            event: refined.event_name().to_owned(),
+            id: kind.id,
+            tally: Tally::default(),
+            schema: None,
+            refined: None,
+        });
+        self.kinds[base].refined = Some(place);
+        place
     }
 }
 
@@ -295,12 +331,4 @@ fn thread_rows(
     let mut rows: Vec<ThreadStatistics> = rows.into_values().collect();
     rows.sort_by(|a, b| b.events.cmp(&a.events).then(a.thread_id.cmp(&b.thread_id)));
     rows
-}
-
-fn event_name(metadata: &Metadata) -> String {
-    if metadata.name.is_empty() {
-        format!("EventID({})", metadata.event_id)
-    } else {
-        metadata.name.clone()
-    }
 }

@@ -1,0 +1,176 @@
+//! `eventpipe events`: the events of a trace as lines of text, JSON or CSV.
+
+use crate::cli::{Events, Order};
+use crate::filter::{Filter, learn_types};
+use crate::input;
+use crate::table::printable;
+use crate::terminal::{self, Out};
+use nettrace::runtime_events::TypeNames;
+use nettrace::{Event, ReaderOptions, TraceInfo};
+use nettrace_analysis::events::{CsvRows, JsonLines, Options, Schemas, append_json_value};
+use std::io::{self, IsTerminal as _, Write as _};
+
+/// Prints the events and gives the exit code.
+pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
+    let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
+    let info = reader.info().clone();
+    let mut printer = Printer::new(arguments, &info)?;
+    let damage = match arguments.order {
+        Order::File => loop {
+            match reader.next_event() {
+                Ok(Some(event)) => printer.event(&event)?,
+                Ok(None) => break None,
+                Err(error) => break Some(error),
+            }
+        },
+        Order::Dispatch => {
+            let mut ordered = reader.dispatch_order();
+            loop {
+                match ordered.next_event() {
+                    Ok(Some(event)) => printer.event(&event)?,
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            }
+        }
+    };
+    printer.out.flush()?;
+    Ok(input::conclude(&arguments.file, damage))
+}
+
+/// The form of the output.
+#[derive(Debug)]
+enum Form {
+    Json(JsonLines),
+    Csv(CsvRows),
+    Text(Text),
+}
+
+#[derive(Debug)]
+struct Printer<'a> {
+    filter: Filter<'a>,
+    form: Form,
+    out: Out,
+    /// A terminal sees each line at once: the trace may come from a pipe that is still being filled.
+    at_once: bool,
+    line: Vec<u8>,
+}
+
+impl<'a> Printer<'a> {
+    fn new(arguments: &'a Events, info: &TraceInfo) -> anyhow::Result<Printer<'a>> {
+        let options = Options {
+            raw: arguments.raw,
+            stacks: arguments.stacks,
+            ..Options::default()
+        };
+        let mut line = Vec::new();
+        let form = if arguments.json {
+            Form::Json(JsonLines::new(info, options))
+        } else if arguments.csv {
+            let rows = CsvRows::new(info, options);
+            rows.append_heading(&mut line)?;
+            Form::Csv(rows)
+        } else {
+            Form::Text(Text::new(info, options))
+        };
+        let mut out = terminal::out();
+        out.write_all(&line)?;
+        let at_once = io::stdout().is_terminal();
+        Ok(Printer {
+            filter: Filter::new(arguments, info),
+            form,
+            out,
+            at_once,
+            line,
+        })
+    }
+
+    fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        if !self.filter.passes(event) {
+            // Later events may refer to it.
+            match &mut self.form {
+                Form::Json(lines) => lines.pass(event),
+                Form::Csv(rows) => rows.lines().pass(event),
+                Form::Text(text) => text.pass(event),
+            }
+            return Ok(());
+        }
+        self.line.clear();
+        match &mut self.form {
+            Form::Json(lines) => lines.append(event, &mut self.line),
+            Form::Csv(rows) => rows.append(event, &mut self.line)?,
+            Form::Text(text) => text.append(event, &mut self.line)?,
+        }
+        self.out.write_all(&self.line)?;
+        if self.at_once {
+            self.out.flush()?;
+        }
+        Ok(())
+    }
+}
+
+/// Lines for people: milliseconds, thread, provider/event, fields.
+#[derive(Debug)]
+struct Text {
+    info: TraceInfo,
+    options: Options,
+    schemas: Schemas,
+    types: TypeNames,
+}
+
+impl Text {
+    fn new(info: &TraceInfo, options: Options) -> Text {
+        Text {
+            info: info.clone(),
+            options,
+            schemas: Schemas::new(info.pointer_size),
+            types: TypeNames::default(),
+        }
+    }
+
+    fn pass(&mut self, event: &Event<'_>) {
+        learn_types(event, &mut self.schemas, &mut self.types);
+    }
+
+    fn append(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
+        self.pass(event);
+        let metadata = event.metadata();
+        let payload = event.payload();
+        let ms = self.info.nanoseconds(event.timestamp()) as f64 / 1e6;
+        let types = &self.types;
+        let schema = self.schemas.get(metadata).of_payload(payload);
+        write!(
+            out,
+            "{ms:>14.6}  {:>8}  {}/{}",
+            event.thread_id(),
+            printable(&metadata.provider),
+            printable(schema.event_name()),
+        )?;
+        let mut separator: &[u8] = b"  ";
+        schema.show(payload, event.process_id(), types, &mut |name, value| {
+            out.extend_from_slice(separator);
+            separator = b" ";
+            if !name.is_empty() {
+                out.extend_from_slice(printable(name).as_bytes());
+                out.push(b'=');
+            }
+            match value {
+                Some(value) => append_json_value(value, out),
+                None => out.extend_from_slice(b"null"),
+            }
+        });
+        if self.options.raw {
+            write!(out, "  raw=")?;
+            payload
+                .iter()
+                .try_for_each(|byte| write!(out, "{byte:02x}"))?;
+        }
+        out.push(b'\n');
+        if self.options.stacks {
+            for frame in event.stack().frames() {
+                writeln!(out, "{:>26}{frame:#x}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
