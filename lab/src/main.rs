@@ -1,3 +1,83 @@
-//! Under construction.
+//! The lab: stress programs and measurements. `lab --help` lists them.
 #![forbid(unsafe_code)]
-fn main() {}
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+use lab::{Engine, stress};
+
+/// Stress programs and measurements for EventPipe.
+#[derive(Debug, Parser)]
+#[command(name = "lab", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the stress program on one or several engines, traced by our client, and account for every event.
+    Stress(Stress),
+}
+
+#[derive(Debug, clap::Args)]
+struct Stress {
+    /// The engines, interleaved.
+    #[arg(
+        long,
+        alias = "engine",
+        value_enum,
+        value_delimiter = ',',
+        default_value = "ours"
+    )]
+    target: Vec<Engine>,
+    /// How often.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    iterations: usize,
+    /// Pin the program to the first N cores, for each N of the list; threads follow unless --threads is given.
+    #[arg(long, value_name = "LIST", value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// One JSON document instead of tables.
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    options: stress::Options,
+}
+
+fn main() -> Result<()> {
+    match Arguments::parse().command {
+        Command::Stress(arguments) => run_stress(&arguments),
+    }
+}
+
+fn run_stress(arguments: &Stress) -> Result<()> {
+    let lab = std::env::current_exe().context("finding this program's file")?;
+    let cores: Vec<Option<usize>> = match arguments.cores.as_slice() {
+        [] => vec![None],
+        list => list.iter().copied().map(Some).collect(),
+    };
+    let mut outcomes = Vec::new();
+    for _ in 0..arguments.iterations {
+        for &cores in &cores {
+            for &engine in &arguments.target {
+                let outcome = stress::run_once(engine, &arguments.options, cores, &lab)
+                    .with_context(|| format!("stress on {engine}"))?;
+                if !arguments.json {
+                    stress::print_outcome(&outcome, outcomes.is_empty());
+                }
+                outcomes.push(outcome);
+            }
+        }
+    }
+    let summary = stress::summarize(&outcomes);
+    if arguments.json {
+        let document = serde_json::json!({
+            "options": arguments.options,
+            "iterations": outcomes,
+            "summary": summary,
+        });
+        println!("{}", serde_json::to_string_pretty(&document)?);
+    } else {
+        stress::print_summary(&summary);
+    }
+    Ok(())
+}

@@ -1,0 +1,164 @@
+//! The engines that are compared, and how each one's stress program is started.
+//!
+//! It is the same program everywhere: same options, same provider, same events, a line `ready PID`, a closing JSON line.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use peers::{Peers, Runtime};
+
+/// An engine with a stress program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+pub enum Engine {
+    /// This project's.
+    Ours,
+    /// The C++ engine: .NET Core 3.1.
+    #[value(name = "net3.1")]
+    Net3,
+    /// The C engine of .NET 8.
+    Net8,
+    /// The C engine of .NET 10.
+    Net10,
+    /// The C engine of .NET 11.
+    Net11,
+    /// The C engine linked into a NativeAOT program of .NET 10.
+    Aot10,
+    /// The C engine linked into a NativeAOT program of .NET 11.
+    Aot11,
+}
+
+impl Engine {
+    /// All of them, ours first, then by age.
+    pub const ALL: [Engine; 7] = [
+        Engine::Ours,
+        Engine::Net3,
+        Engine::Net8,
+        Engine::Net10,
+        Engine::Net11,
+        Engine::Aot10,
+        Engine::Aot11,
+    ];
+
+    /// The name on the command line and in tables of figures for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Ours => "ours",
+            Engine::Net3 => "net3.1",
+            Engine::Net8 => "net8",
+            Engine::Net10 => "net10",
+            Engine::Net11 => "net11",
+            Engine::Aot10 => "aot10",
+            Engine::Aot11 => "aot11",
+        }
+    }
+
+    /// The name for readers of a table.
+    pub fn title(self) -> &'static str {
+        match self {
+            Engine::Ours => "Rust (this project)",
+            Engine::Net3 => "C++ (.NET Core 3.1)",
+            Engine::Net8 => "C (.NET 8)",
+            Engine::Net10 => "C (.NET 10)",
+            Engine::Net11 => "C (.NET 11)",
+            Engine::Aot10 => "C (NativeAOT .NET 10)",
+            Engine::Aot11 => "C (NativeAOT .NET 11)",
+        }
+    }
+
+    fn runtime(self) -> Option<Runtime> {
+        match self {
+            Engine::Net3 => Some(Runtime::Net3),
+            Engine::Net8 => Some(Runtime::Net8),
+            Engine::Net10 => Some(Runtime::Net10),
+            Engine::Net11 => Some(Runtime::Net11),
+            Engine::Ours | Engine::Aot10 | Engine::Aot11 => None,
+        }
+    }
+
+    /// Whether the engine can put stacks on the events of a native or managed program at all. NativeAOT programs have none.
+    pub fn has_stacks(self) -> bool {
+        !matches!(self, Engine::Aot10 | Engine::Aot11)
+    }
+
+    /// Whether events can be had without stacks: .NET Core 3.1 has no switch for it.
+    pub fn can_omit_stacks(self) -> bool {
+        self != Engine::Net3
+    }
+
+    /// Whether CollectTracing3 can switch stacks off. .NET 8 needs a variable in the program's environment.
+    pub(crate) fn switches_stacks_by_request(self) -> bool {
+        !matches!(self, Engine::Net3 | Engine::Net8)
+    }
+
+    /// Whether the engine answers the request before its providers are on, so that events written in the first moments
+    /// reach nobody.
+    pub(crate) fn answers_early(self) -> bool {
+        matches!(self, Engine::Net11 | Engine::Aot11)
+    }
+
+    fn peers(self) -> Result<Peers> {
+        Peers::find().context("no peers: unpack them with ../shared/peers/unpack.sh target/peers")
+    }
+
+    /// A command that starts the stress program; `lab` is this program's file, which holds ours.
+    ///
+    /// # Errors
+    /// The foreign program is not there, or (NativeAOT) cannot be linked.
+    pub fn program(self, lab: &Path) -> Result<Command> {
+        if let Some(runtime) = self.runtime() {
+            let peers = self.peers()?;
+            let file = peers.program_path("stress");
+            if !file.is_file() || !peers.dotnet(runtime).is_file() {
+                bail!("{} is not among the peers", self.title());
+            }
+            return Ok(peers.program(runtime, "stress"));
+        }
+        Ok(match self {
+            Engine::Aot10 => Command::new(link_native("nativeaot-kit")?),
+            Engine::Aot11 => Command::new(link_native("nativeaot-kit-net11")?),
+            _ => {
+                let mut command = Command::new(lab);
+                command.arg("target");
+                command
+            }
+        })
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The NativeAOT stress program with the C engine, linked from the kit's object on first use.
+fn link_native(kit: &str) -> Result<PathBuf> {
+    let shared = peers::shared().context("no ../shared (set EVENTPIPE_SHARED)")?;
+    let script = shared.join("peers/nativeaot/link.sh");
+    let programs = std::env::var_os("PEERS_DIR")
+        .map(PathBuf::from)
+        .unwrap_or_else(|| PathBuf::from("target/peers"));
+    let kit = std::fs::canonicalize(programs.join(kit))
+        .with_context(|| format!("{kit} is not among the peers"))?;
+    let program = kit.join("stress-c-engine");
+    if program.is_file() {
+        return Ok(program);
+    }
+    let output = Command::new("sh")
+        .arg(&script)
+        .arg(&program)
+        .arg(kit.join("lib/libeventpipe-enabled.a"))
+        .env("KIT", &kit)
+        .env("APP", kit.join("app/stress.o"))
+        .output()
+        .with_context(|| format!("starting {}", script.display()))?;
+    if !output.status.success() {
+        bail!(
+            "linking the NativeAOT stress program: {}",
+            peers::stderr(&output)
+        );
+    }
+    Ok(program)
+}
