@@ -296,6 +296,18 @@ pub fn at_fork_child(hook: fn()) -> Result<(), Error> {
     }
 }
 
+/// Writes to the standard error stream, as much as goes; what fails is ignored, since there is nowhere to say so.
+pub fn write_standard_error(mut text: &[u8]) {
+    while !text.is_empty() {
+        // SAFETY: the pointer and the length are those of a slice; the descriptor is only written to, whatever it is.
+        let written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
+        match usize::try_from(written) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => text = text.get(count..).unwrap_or_default(),
+        }
+    }
+}
+
 // ---- reading small files without allocating
 
 fn open(path: &CStr) -> rustix::io::Result<OwnedFd> {

@@ -1,7 +1,126 @@
-//! Under construction.
+//! An in-process tracing runtime: anybody may attach to a running program, without root, restart or daemon, choose
+//! providers, keywords and levels, and stream events with call stacks into a `.nettrace` file. `dotnet-trace`, `dotnet-counters`,
+//! PerfView and `eventpipe` (the tool of this project) attach to it as to a .NET process.
+//!
+//! ```
+//! eventpipe::provider! {
+//!     /// Requests of a server.
+//!     pub mod requests = "Demo-Requests";
+//!
+//!     /// A request came in.
+//!     #[event(id = 1, level = Informational, keywords = 0x1, opcode = Start)]
+//!     fn request_start(id: u64, path: &str);
+//!
+//!     /// It was answered.
+//!     #[event(id = 2, level = Informational, keywords = 0x1, opcode = Stop)]
+//!     fn request_stop(id: u64, status: u16);
+//! }
+//!
+//! fn main() {
+//!     eventpipe::start();
+//!     requests::request_start(7, "/"); // one relaxed load while nobody listens
+//!     if requests::request_stop::is_enabled() {
+//!         requests::request_stop(7, 200);
+//!     }
+//! }
+//! ```
+//!
+//! Start with [`start`], [`provider!`] and, for sessions without a tool, [`SessionRequest`]. The environment variables that
+//! start a session with the process are listed at [`start`].
+//!
+//! What this crate is not: it has no symbol names, reads no traces (the crate `nettrace` does), and is no logging facade.
+//!
+//! The way of an event: [`Event::is_enabled`] (one load) → ring (copied once, tagged with the set of sessions) → drain thread
+//! → encoder of each session → bounded queue → socket, file or function. The way of a command: socket → codec → registry
+//! of sessions → masks of the events → callbacks of the providers, outside every lock.
+//!
+//! | feature | |
+//! |---|---|
+//! | `std` (default) | thread-local variables (faster; a current activity per thread); a callback of a provider that panics does not end the process. Without it the crate uses `core` and `alloc` only |
 
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
+
+// The API.
+mod argument;
+mod definition;
+mod event;
+mod macros;
+mod provider;
+
+// Who wants what.
+mod callback;
+mod control;
+mod engine;
+mod event_table;
+mod filter;
+mod provider_string;
+mod session;
+
+// The way out.
+mod drain;
+mod encoder;
+mod output;
+mod process_info;
+mod queue;
+
+// The process around.
+pub mod activity;
+mod environment;
+mod exit;
+mod foreign;
+mod fork;
+mod message;
+mod server;
+
+pub use argument::{Argument, Arguments, FieldKind};
+pub use callback::{Cause, ProviderChange};
+pub use definition::{Definition, FieldDescription, Level, Opcode};
+pub use event::{Event, EventOptions};
+pub use exit::shutdown;
+pub use filter::{EventIds, ProviderRequest};
+#[doc(hidden)]
+pub use macros::support;
+pub use nettrace::Guid;
+pub use provider::{Provider, ProviderBuilder};
+pub use provider_string::{ProviderStringError, parse_provider_string};
+pub use session::{Format, Session, SessionError, SessionId, SessionRequest, SessionStatistics};
+
+/// Makes the process traceable: opens the diagnostics socket, starts the session that the environment asks for, and sees to it
+/// that sessions are completed when the process exits. Call it at the start of `main`; calling it again does nothing.
+///
+/// Nothing here can fail the program: what does not work is said in one line on standard error.
+///
+/// Settings are read under the prefixes `EVENTPIPE_` and `DOTNET_`, the first winning; numbers are hexadecimal:
+///
+/// | setting | meaning |
+/// |---|---|
+/// | `EnableEventPipe` | not 0: a session into a file, from the start to the end of the process |
+/// | `EventPipeConfig` | its providers, `name[:keywords[:level[:arguments]]],…` ([`parse_provider_string`]); everything if missing |
+/// | `EventPipeOutputPath` | its file, `{pid}` being replaced; `trace.nettrace` if missing |
+/// | `EventPipeCircularMB` | megabytes that may wait for a slow disk; 256 if missing |
+/// | `EventPipeOutputStreaming` | 0: the file is written at the end only |
+/// | `EventPipeEnableStackwalk` | 0: events carry no stacks, in no session |
+/// | `EventPipeNetTraceFormat` | 6: the file has version 6 of the format, else 4 |
+/// | `EventPipePoolMB` | megabytes of memory between writers and the drain, taken while sessions run; 64 if missing |
+/// | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket |
+/// | `TMPDIR` (as it is) | directory of the diagnostics socket, else `/tmp` |
+pub fn start() {
+    if fork::is_child() {
+        return;
+    }
+    static STARTED: eventpipe_os::sync::Once<()> = eventpipe_os::sync::Once::new();
+    STARTED.get_or_init(|| {
+        if let Err(error) = drain::start() {
+            message::warn(&["not traceable: ", error.text()]);
+            return;
+        }
+        environment::start_session();
+        if environment::diagnostics_enabled() {
+            server::start();
+        }
+    });
+}

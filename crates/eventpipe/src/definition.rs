@@ -1,0 +1,231 @@
+//! What an event is, for readers and for filters: id, version, level, keywords, opcode, fields.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use nettrace::{Field, Metadata};
+
+use crate::argument::FieldKind;
+
+/// How important an event is; a session asks for all events up to a level (engine.md 4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Level {
+    /// Wanted by every session of the provider.
+    LogAlways = 0,
+    /// A fault that ends the program.
+    Critical = 1,
+    /// A fault.
+    Error = 2,
+    /// Something suspicious.
+    Warning = 3,
+    /// The normal course of things.
+    Informational = 4,
+    /// Details.
+    Verbose = 5,
+}
+
+impl Level {
+    /// The level of a number, numbers above 5 being [`Level::Verbose`].
+    pub fn from_number(number: u32) -> Level {
+        match number {
+            0 => Level::LogAlways,
+            1 => Level::Critical,
+            2 => Level::Error,
+            3 => Level::Warning,
+            4 => Level::Informational,
+            _ => Level::Verbose,
+        }
+    }
+}
+
+/// What step of an operation an event stands for. Readers pair events by `Start` and `Stop`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Opcode(pub u8);
+
+impl Opcode {
+    /// Nothing special.
+    pub const INFO: Opcode = Opcode(0);
+    /// An operation begins.
+    pub const START: Opcode = Opcode(1);
+    /// An operation ends.
+    pub const STOP: Opcode = Opcode(2);
+    /// The state when collection starts.
+    pub const DATA_COLLECTION_START: Opcode = Opcode(3);
+    /// The state when collection ends.
+    pub const DATA_COLLECTION_STOP: Opcode = Opcode(4);
+    /// An operation was extended.
+    pub const EXTENSION: Opcode = Opcode(5);
+    /// An answer to an operation.
+    pub const REPLY: Opcode = Opcode(6);
+    /// An operation goes on after a pause.
+    pub const RESUME: Opcode = Opcode(7);
+    /// An operation pauses.
+    pub const SUSPEND: Opcode = Opcode(8);
+    /// An activity is handed over.
+    pub const SEND: Opcode = Opcode(9);
+    /// An activity was taken over.
+    pub const RECEIVE: Opcode = Opcode(240);
+}
+
+/// One field of an event's payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldDescription {
+    /// Name as readers show it.
+    pub name: &'static str,
+    /// Type.
+    pub kind: FieldKind,
+}
+
+/// What is known about an event before it is written. Made by [`provider!`](crate::provider) or by hand:
+///
+/// ```
+/// use eventpipe::{Definition, Level, Opcode};
+///
+/// const STARTED: Definition = Definition::new("RequestStart").id(1).level(Level::Informational).opcode(Opcode::START);
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Definition {
+    pub(crate) id: u32,
+    pub(crate) name: &'static str,
+    pub(crate) keywords: u64,
+    pub(crate) level: Level,
+    pub(crate) opcode: Opcode,
+    pub(crate) version: u32,
+    pub(crate) stack: bool,
+    pub(crate) fields: Fields,
+}
+
+/// The fields of a definition: those of the typed API, or any description of the format.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fields {
+    Typed(&'static [FieldDescription]),
+    Described(&'static [Field]),
+}
+
+/// Bits that EventSource puts into keywords for its own sessions. They take no part in filters (engine.md 2, "reserved
+/// keyword bits"), except when a provider asks for all keywords.
+const RESERVED_KEYWORDS: u64 = 0x0000_F000_0000_0000;
+
+impl Definition {
+    /// An event of this name: id 0, version 0, no keywords, level informational, with stack, without fields.
+    pub const fn new(name: &'static str) -> Self {
+        Definition {
+            id: 0,
+            name,
+            keywords: 0,
+            level: Level::Informational,
+            opcode: Opcode::INFO,
+            version: 0,
+            stack: true,
+            fields: Fields::Typed(&[]),
+        }
+    }
+
+    /// The provider's number for the event, from 1. Event-id filters name it.
+    #[must_use]
+    pub const fn id(mut self, id: u32) -> Self {
+        self.id = id;
+        self
+    }
+
+    /// Another name than the one given first.
+    #[must_use]
+    pub const fn name(mut self, name: &'static str) -> Self {
+        self.name = name;
+        self
+    }
+
+    /// Groups the event belongs to; a session gets it when it asks for one of them. 0 = every session of the provider.
+    /// Bits 44–47 are reserved and are dropped, unless all bits are set.
+    #[must_use]
+    pub const fn keywords(mut self, keywords: u64) -> Self {
+        self.keywords = if keywords == u64::MAX {
+            keywords
+        } else {
+            keywords & !RESERVED_KEYWORDS
+        };
+        self
+    }
+
+    /// Level.
+    #[must_use]
+    pub const fn level(mut self, level: Level) -> Self {
+        self.level = level;
+        self
+    }
+
+    /// Opcode.
+    #[must_use]
+    pub const fn opcode(mut self, opcode: Opcode) -> Self {
+        self.opcode = opcode;
+        self
+    }
+
+    /// Version of the field list.
+    #[must_use]
+    pub const fn version(mut self, version: u32) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// Whether a call stack is taken with the event, for sessions that ask for stacks.
+    #[must_use]
+    pub const fn stack(mut self, stack: bool) -> Self {
+        self.stack = stack;
+        self
+    }
+
+    /// The payload's fields, for events written by [`Event::write`](crate::Event::write).
+    #[must_use]
+    pub const fn fields(mut self, fields: &'static [FieldDescription]) -> Self {
+        self.fields = Fields::Typed(fields);
+        self
+    }
+
+    /// The payload's fields as the trace format describes them, for events written by
+    /// [`Event::write_payload`](crate::Event::write_payload): any type of nettrace.md 8.1.
+    #[must_use]
+    pub const fn described(mut self, fields: &'static [Field]) -> Self {
+        self.fields = Fields::Described(fields);
+        self
+    }
+
+    pub(crate) fn accepts(&self, kinds: &[FieldKind]) -> bool {
+        match self.fields {
+            Fields::Typed(fields) => {
+                fields.len() == kinds.len()
+                    && fields
+                        .iter()
+                        .zip(kinds)
+                        .all(|(field, kind)| field.kind == *kind)
+            }
+            Fields::Described(_) => false,
+        }
+    }
+
+    pub(crate) fn metadata(&self, id: u32, provider: &str) -> Metadata {
+        let fields: Vec<Field> = match self.fields {
+            Fields::Typed(fields) => fields
+                .iter()
+                .map(|field| Field {
+                    name: String::from(field.name),
+                    field_type: field.kind.field_type(),
+                })
+                .collect(),
+            Fields::Described(fields) => fields.to_vec(),
+        };
+        Metadata {
+            id,
+            provider: String::from(provider),
+            event_id: self.id,
+            name: String::from(self.name),
+            keywords: self.keywords,
+            version: self.version,
+            level: u32::from(self.level as u8),
+            opcode: self.opcode.0,
+            fields,
+            ..Metadata::default()
+        }
+    }
+}

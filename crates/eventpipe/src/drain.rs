@@ -1,0 +1,257 @@
+//! The drain: one thread that takes what writers left in the ring and gives each session its part.
+//!
+//! It sleeps without a timer when there is nothing to do: before, it takes open blocks back from idle threads, so that the
+//! next event of any thread has to take a block, and taking one wakes the drain.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use eventpipe_os::clock::{self, Clock};
+use eventpipe_os::sync::Mutex;
+use eventpipe_os::{process, thread};
+use eventpipe_ring::{Drain, LossReason, Record, Sink, ThreadInfo};
+use hashbrown::HashMap;
+
+use crate::control::{DrainCommand, MAX_SESSIONS};
+use crate::encoder::SessionEncoder;
+use crate::engine::ENGINE;
+use crate::environment;
+use crate::exit;
+use crate::fork;
+use crate::session::SessionError;
+
+/// Time between two rounds while events come. An event is with its reader's socket within twice this.
+const INTERVAL_NS: u64 = 30_000_000;
+
+/// How long a round is waited for that a stopping session needs.
+const STOP_INTERVAL_NS: u64 = 20_000;
+
+/// The pool is given back so long after the last session.
+const KEEP_POOL_NS: u64 = 5_000_000_000;
+
+/// Whether the drain thread runs. Also held while the pool's memory is taken or given back, so that a session that starts
+/// never loses the pool that it has just been given.
+static RUNNING: Mutex<bool> = Mutex::new(false);
+
+/// Gets everything ready that a session needs: drain thread, hooks of the process.
+pub(crate) fn start() -> Result<(), SessionError> {
+    if fork::is_child() {
+        return Err(SessionError::ShuttingDown);
+    }
+    let mut running = RUNNING.lock();
+    if !*running {
+        clock::note_start();
+        ENGINE.ring.set_wake(&ENGINE.drain);
+        process::at_exit(exit::shutdown)?;
+        process::at_fork_child(fork::forked_child)?;
+        thread::spawn(c"eventpipe-drain", Box::new(run))?;
+        *running = true;
+    }
+    Ok(())
+}
+
+/// Gives the ring its memory; called by a session that has its bit already.
+pub(crate) fn take_pool() -> Result<(), SessionError> {
+    let _running = RUNNING.lock();
+    ENGINE.ring.start(environment::pool_bytes())?;
+    Ok(())
+}
+
+fn run() {
+    let mut sessions = Sessions::new();
+    let mut drain = None;
+    let mut last_session_ns = None;
+    loop {
+        sessions.take_inbox();
+        if sessions.active == 0 && sessions.finishing.is_empty() {
+            match last_session_ns {
+                None => _ = ENGINE.drain.wait(None),
+                Some(since) => {
+                    let kept = clock::monotonic_ns().saturating_sub(since);
+                    if let Some(left) = KEEP_POOL_NS.checked_sub(kept).filter(|left| *left > 0) {
+                        ENGINE.drain.wait(Some(left));
+                    } else {
+                        release_pool(&mut drain, &mut sessions);
+                        last_session_ns = None;
+                    }
+                }
+            }
+            continue;
+        }
+        if drain.is_none() {
+            drain = ENGINE.ring.drain();
+        }
+        let Some(drain) = drain.as_mut() else {
+            // Somebody else drains this ring: that can only be a mistake of ours, and waiting is the harmless answer.
+            ENGINE.drain.wait(Some(INTERVAL_NS));
+            continue;
+        };
+        last_session_ns = Some(clock::monotonic_ns());
+        let round = drain.round(&mut sessions);
+        sessions.finish_due(drain, round.boundary_ticks);
+        if !sessions.finishing.is_empty() {
+            ENGINE.drain.wait(Some(STOP_INTERVAL_NS));
+        } else if round.records > 0 || round.lost > 0 || sessions.has_pending() {
+            ENGINE.drain.wait(Some(INTERVAL_NS));
+        } else {
+            drain.take_back_idle();
+            let timeout = if drain.prepare_idle() {
+                None
+            } else {
+                Some(INTERVAL_NS)
+            };
+            ENGINE.drain.wait(timeout);
+        }
+    }
+}
+
+/// Gives the pool's memory back, unless a session is just starting. Threads may still hold open blocks of the last session.
+fn release_pool(drain: &mut Option<Drain<'static>>, sessions: &mut Sessions) {
+    for _ in 0..3 {
+        if let Some(drain) = drain.as_mut() {
+            drain.take_back_idle();
+            drain.round(sessions);
+        }
+    }
+    *drain = None;
+    let _running = RUNNING.lock();
+    let unused = ENGINE
+        .control
+        .lock()
+        .is_some_and(|control| control.has_no_sessions());
+    if unused {
+        ENGINE.ring.release();
+    }
+}
+
+/// All sessions as the drain knows them.
+struct Sessions {
+    encoders: [Option<Box<SessionEncoder>>; MAX_SESSIONS],
+    /// Bits of the encoders that are there.
+    active: u64,
+    /// Sessions that end: bit, and the tick up to which they must have been given everything.
+    finishing: Vec<(u32, u64)>,
+    clock: Clock,
+    thread: ThreadInfo,
+    run: u64,
+    /// The system's ids of threads that have been told and have not ended.
+    live: HashMap<u64, u64>,
+}
+
+impl Sessions {
+    fn new() -> Self {
+        Sessions {
+            encoders: [const { None }; MAX_SESSIONS],
+            active: 0,
+            finishing: Vec::new(),
+            clock: Clock::new(),
+            thread: ThreadInfo {
+                uid: 0,
+                os_thread_id: 0,
+            },
+            run: 0,
+            live: HashMap::new(),
+        }
+    }
+
+    fn take_inbox(&mut self) {
+        let commands = match ENGINE.control.lock() {
+            Some(mut control) => control.take_inbox(),
+            None => return,
+        };
+        for command in commands {
+            match command {
+                DrainCommand::Attach(encoder) => {
+                    let bit = encoder.bit;
+                    if let Some(place) = self.encoders.get_mut(bit as usize) {
+                        *place = Some(encoder);
+                        self.active |= 1 << bit;
+                    }
+                }
+                DrainCommand::Finish { bit, cut } => self.finishing.push((bit, cut)),
+            }
+        }
+    }
+
+    /// Ends the sessions that have been given everything.
+    fn finish_due(&mut self, drain: &mut Drain<'_>, boundary_ticks: u64) {
+        while let Some(position) = self
+            .finishing
+            .iter()
+            .position(|(_, cut)| *cut <= boundary_ticks)
+        {
+            let (bit, _) = self.finishing.swap_remove(position);
+            drain.collect_lost(1 << bit, self);
+            self.active &= !(1 << bit);
+            let encoder = self.encoders.get_mut(bit as usize).and_then(Option::take);
+            if let Some(encoder) = encoder {
+                encoder.finish(self.clock.to_ns(boundary_ticks));
+            }
+            if let Some(mut control) = ENGINE.control.lock() {
+                control.release(bit);
+            }
+        }
+    }
+
+    fn has_pending(&self) -> bool {
+        self.encoders
+            .iter()
+            .flatten()
+            .any(|encoder| encoder.has_pending())
+    }
+
+    fn encoder(&mut self, bit: u32) -> Option<&mut SessionEncoder> {
+        if self.active & 1 << bit == 0 {
+            // The record was written after the session had started and before the inbox was looked into.
+            self.take_inbox();
+        }
+        self.encoders.get_mut(bit as usize)?.as_deref_mut()
+    }
+}
+
+impl Sink for Sessions {
+    fn thread(&mut self, thread: ThreadInfo) {
+        self.thread = thread;
+        self.run += 1;
+        self.live.insert(thread.uid, thread.os_thread_id);
+    }
+
+    fn record(&mut self, record: &Record<'_>, sorted: bool) {
+        let Some(event) = ENGINE.events.get(record.event_index) else {
+            return;
+        };
+        let (run, thread) = (self.run, self.thread);
+        let time_ns = self.clock.to_ns(record.ticks);
+        let mut sessions = record.sessions;
+        while sessions != 0 {
+            let bit = sessions.trailing_zeros();
+            sessions &= sessions - 1;
+            if let Some(encoder) = self.encoder(bit) {
+                encoder.record(run, thread, event, record, time_ns, sorted);
+            }
+        }
+    }
+
+    fn lost(&mut self, session: u32, count: u64, _reason: LossReason) {
+        let (run, thread) = (self.run, self.thread);
+        if let Some(encoder) = self.encoder(session) {
+            encoder.lost(run, thread, count);
+        }
+    }
+
+    fn thread_ended(&mut self, uid: u64) {
+        if let Some(os_thread_id) = self.live.remove(&uid) {
+            for encoder in self.encoders.iter_mut().flatten() {
+                encoder.thread_ended(ThreadInfo { uid, os_thread_id });
+            }
+        }
+    }
+
+    fn boundary(&mut self, ticks: u64) {
+        let time_ns = self.clock.to_ns(ticks);
+        for encoder in self.encoders.iter_mut().flatten() {
+            encoder.boundary(time_ns);
+        }
+        self.clock.reanchor(ticks);
+    }
+}

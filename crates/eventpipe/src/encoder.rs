@@ -1,0 +1,379 @@
+//! One session's stream: records in, blocks of the trace format out, into the session's queue.
+//!
+//! Only the drain calls it. Invariant, per session and thread: sequence number of an event = delivered + lost so far on that
+//! thread, this one included. So every event that is not in the stream shows as a gap (nettrace.md 7.2), and the numbers
+//! that a sequence point gives are exact.
+
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
+
+use eventpipe_os::{process, thread};
+use eventpipe_ring::{Record, ThreadInfo};
+use hashbrown::HashMap;
+use nettrace::{
+    EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
+};
+
+use crate::event::Event;
+use crate::process_info;
+use crate::session::SessionState;
+
+/// Bytes that are handed to the queue at once while a round goes on.
+const PIECE: usize = 128 << 10;
+
+/// A sequence point lets readers put everything before it in order, so there is one at least this often while events come.
+const POINT_INTERVAL_NS: u64 = 30_000_000;
+
+/// And after so many bytes, because readers keep what stands between two points.
+const POINT_BYTES: u64 = 10 << 20;
+
+/// What an event takes beside its payload, at most, for the question whether there is room.
+const EVENT_OVERHEAD: usize = 256;
+
+#[derive(Debug)]
+pub(crate) struct SessionEncoder {
+    pub(crate) bit: u32,
+    session: Arc<SessionState>,
+    writer: TraceWriter,
+    stacks: bool,
+    /// Where a thread's row is, by the system's id. An id that is used again goes on counting, as readers of V4 know threads
+    /// by this id only.
+    by_thread_id: HashMap<u64, usize>,
+    threads: Vec<Thread>,
+    /// The row of the run that is being encoded, and which run that is.
+    current: usize,
+    run: u64,
+    /// Rows whose count has changed since the last sequence point.
+    changed: Vec<usize>,
+    /// Time of the newest event or point in the stream: nothing after the last point may be older than it.
+    newest_ns: u64,
+    point_ns: u64,
+    bytes_since_point: u64,
+    delivered: u64,
+    lost: u64,
+}
+
+#[derive(Debug)]
+struct Thread {
+    thread_id: u64,
+    uid: u64,
+    sequence: u32,
+    changed: bool,
+    ended: bool,
+}
+
+impl SessionEncoder {
+    /// The header of the trace is in the queue afterwards.
+    pub(crate) fn new(
+        bit: u32,
+        session: Arc<SessionState>,
+        format: WriteFormat,
+        info: &TraceInfo,
+        stacks: bool,
+    ) -> Self {
+        let start = u64::try_from(info.sync_ticks).unwrap_or_default();
+        let mut encoder = SessionEncoder {
+            bit,
+            session,
+            writer: TraceWriter::new(format, info),
+            stacks,
+            by_thread_id: HashMap::new(),
+            threads: Vec::new(),
+            current: 0,
+            run: u64::MAX,
+            changed: Vec::new(),
+            newest_ns: start,
+            point_ns: start,
+            bytes_since_point: 0,
+            delivered: 0,
+            lost: 0,
+        };
+        encoder.hand_over();
+        encoder
+    }
+
+    /// An event of `thread`; `run` numbers the uninterrupted runs of one thread.
+    #[inline]
+    pub(crate) fn record(
+        &mut self,
+        run: u64,
+        thread: ThreadInfo,
+        event: &Event,
+        record: &Record<'_>,
+        time_ns: u64,
+        sorted: bool,
+    ) {
+        let row = self.row(run, thread);
+        let sequence = self.count(row, 1);
+        let metadata_id = record.event_index + 1 + process_info::PROCESS_INFO_METADATA;
+        let frames = if self.stacks { record.frames } else { &[] };
+        let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
+        let room = self
+            .session
+            .queue
+            .has_room(self.writer.output().len() + size);
+        if !room || !self.define(metadata_id, event) {
+            self.lost += 1;
+            return;
+        }
+        let Ok(stack_id) = self.writer.stack(frames) else {
+            self.lost += 1;
+            return;
+        };
+        // Times of one thread rise, and raising all to the same floor keeps it so.
+        let time_ns = time_ns.max(self.point_ns);
+        let capture_thread_id = self.thread_key(row);
+        let thread_id = match record.event_thread {
+            Some(id) => {
+                let row = self.row_of(ThreadInfo {
+                    uid: 0,
+                    os_thread_id: id,
+                });
+                self.thread_key(row)
+            }
+            None => capture_thread_id,
+        };
+        let written = self.writer.event(&EventRecord {
+            metadata_id,
+            sequence_number: sequence,
+            thread_id,
+            capture_thread_id,
+            processor_number: UNKNOWN_PROCESSOR,
+            stack_id,
+            timestamp: time_ns,
+            activity_id: record.activity.map_or(Guid::ZERO, |id| Guid(*id)),
+            related_activity_id: record.related.map_or(Guid::ZERO, |id| Guid(*id)),
+            is_sorted: sorted,
+            label_list: 0,
+            payload: record.payload,
+        });
+        if written.is_err() {
+            self.lost += 1;
+            return;
+        }
+        self.delivered += 1;
+        self.newest_ns = self.newest_ns.max(time_ns);
+        if self.writer.output().len() >= PIECE {
+            self.hand_over();
+        }
+    }
+
+    /// So many events of the thread were lost before they came here.
+    pub(crate) fn lost(&mut self, run: u64, thread: ThreadInfo, count: u64) {
+        let row = self.row(run, thread);
+        // Numbers wrap, as the format has 32 bits for them.
+        self.count(row, count as u32);
+        self.lost += count;
+    }
+
+    /// Nothing of the thread will come again.
+    pub(crate) fn thread_ended(&mut self, thread: ThreadInfo) {
+        let row = self.by_thread_id.get(&thread.os_thread_id);
+        if let Some(thread_row) = row.and_then(|row| self.threads.get_mut(*row))
+            && thread_row.uid == thread.uid
+        {
+            thread_row.ended = true;
+        }
+    }
+
+    /// Everything up to this time has been given.
+    pub(crate) fn boundary(&mut self, time_ns: u64) {
+        let due = time_ns.saturating_sub(self.point_ns) >= POINT_INTERVAL_NS
+            || self.bytes_since_point >= POINT_BYTES;
+        if self.has_pending() && due {
+            self.sequence_point(time_ns, false);
+        } else {
+            self.writer.flush();
+        }
+        self.hand_over();
+        self.publish_counts();
+    }
+
+    /// Whether events or losses wait for a sequence point that is possible.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.changed.is_empty() && !self.session.queue.is_aborted()
+    }
+
+    /// Ends the stream: `ProcessInfo`, the last sequence point, the end tag.
+    pub(crate) fn finish(mut self, time_ns: u64) {
+        let time_ns = time_ns.max(self.newest_ns);
+        self.process_info(time_ns);
+        self.sequence_point(time_ns, true);
+        self.writer.finish();
+        self.hand_over();
+        self.publish_counts();
+        self.session.queue.close();
+    }
+
+    /// The event that runtimes write at the end of every session; ours is in this session only. It is not lost when the queue
+    /// is full, because it is one event of known size.
+    fn process_info(&mut self, time_ns: u64) {
+        let metadata = process_info::metadata();
+        if self.writer.define_event(&metadata).is_err() {
+            return;
+        }
+        let me = ThreadInfo {
+            uid: 0,
+            os_thread_id: thread::os_thread_id(),
+        };
+        let row = self.row_of(me);
+        let sequence_number = self.count(row, 1);
+        let key = self.thread_key(row);
+        let payload = process_info::payload();
+        let written = self.writer.event(&EventRecord {
+            metadata_id: metadata.id,
+            sequence_number,
+            thread_id: key,
+            capture_thread_id: key,
+            processor_number: UNKNOWN_PROCESSOR,
+            stack_id: 0,
+            timestamp: time_ns,
+            activity_id: Guid::ZERO,
+            related_activity_id: Guid::ZERO,
+            is_sorted: true,
+            label_list: 0,
+            payload: &payload,
+        });
+        if written.is_ok() {
+            self.newest_ns = time_ns;
+        }
+    }
+
+    fn sequence_point(&mut self, time_ns: u64, last: bool) {
+        // While a thread is stuck inside an event the boundary stays behind events that were already given: a point would
+        // lie. And a full queue would grow without end by points, so they wait until there is room; what they say is not lost.
+        if !last && (time_ns < self.newest_ns || !self.session.queue.has_room(0)) {
+            return;
+        }
+        let format = self.writer.format();
+        let threads = &mut self.threads;
+        let key = |row: usize, thread: &Thread| match format {
+            WriteFormat::V4 => thread.thread_id,
+            WriteFormat::V6 => row as u64 + 1,
+        };
+        if last {
+            let rows = threads.iter().enumerate();
+            let alive = rows.filter(|(_, thread)| thread.changed || !thread.ended);
+            self.writer.sequence_point(
+                time_ns,
+                0,
+                alive.map(|(row, thread)| (key(row, thread), thread.sequence)),
+            );
+        } else {
+            let rows = self
+                .changed
+                .iter()
+                .filter_map(|row| Some((*row, threads.get(*row)?)));
+            self.writer.sequence_point(
+                time_ns,
+                0,
+                rows.map(|(row, thread)| (key(row, thread), thread.sequence)),
+            );
+        }
+        for row in self.changed.drain(..) {
+            if let Some(thread) = threads.get_mut(row) {
+                thread.changed = false;
+            }
+        }
+        self.newest_ns = time_ns;
+        self.point_ns = time_ns;
+        self.bytes_since_point = 0;
+    }
+
+    fn define(&mut self, metadata_id: u32, event: &Event) -> bool {
+        self.writer.is_defined(metadata_id) || self.define_first(metadata_id, event)
+    }
+
+    #[cold]
+    fn define_first(&mut self, metadata_id: u32, event: &Event) -> bool {
+        let metadata = event
+            .definition()
+            .metadata(metadata_id, event.provider().name());
+        self.writer.define_event(&metadata).is_ok()
+    }
+
+    #[inline]
+    fn row(&mut self, run: u64, thread: ThreadInfo) -> usize {
+        if self.run != run {
+            self.run = run;
+            self.current = self.row_of(thread);
+        }
+        self.current
+    }
+
+    fn row_of(&mut self, thread: ThreadInfo) -> usize {
+        let next = self.threads.len();
+        let row = *self.by_thread_id.entry(thread.os_thread_id).or_insert(next);
+        if row == next {
+            self.threads.push(Thread {
+                thread_id: thread.os_thread_id,
+                uid: thread.uid,
+                sequence: 0,
+                changed: false,
+                ended: false,
+            });
+            self.name_thread(row, thread.os_thread_id);
+        } else if let Some(known) = self.threads.get_mut(row)
+            && thread.uid != 0
+            && known.uid != thread.uid
+        {
+            // The system has given the id to another thread.
+            known.uid = thread.uid;
+            known.ended = false;
+        }
+        row
+    }
+
+    /// V6 has a table of threads; V4 has none, and nothing happens.
+    fn name_thread(&mut self, row: usize, thread_id: u64) {
+        if self.writer.format() != WriteFormat::V6 {
+            return;
+        }
+        let name = thread::name_of(thread_id).map(|name| process_info::text(&name));
+        let described = ThreadRow {
+            process_id: Some(u64::from(process::pid())),
+            thread_id: Some(thread_id),
+            name,
+            ..ThreadRow::default()
+        };
+        // A thread without a row is shown by its index alone.
+        let _ = self.writer.define_thread(row as u64 + 1, &described);
+    }
+
+    /// How the stream names the thread of a row.
+    #[inline]
+    fn thread_key(&self, row: usize) -> u64 {
+        match self.writer.format() {
+            WriteFormat::V4 => self.threads.get(row).map_or(0, |thread| thread.thread_id),
+            WriteFormat::V6 => row as u64 + 1,
+        }
+    }
+
+    /// Counts events of a thread and returns the number of the last one.
+    #[inline]
+    fn count(&mut self, row: usize, events: u32) -> u32 {
+        let Some(thread) = self.threads.get_mut(row) else {
+            return 0;
+        };
+        thread.sequence = thread.sequence.wrapping_add(events);
+        if !thread.changed {
+            thread.changed = true;
+            self.changed.push(row);
+        }
+        thread.sequence
+    }
+
+    fn hand_over(&mut self) {
+        let output = self.writer.output();
+        self.bytes_since_point += output.len() as u64;
+        self.session.queue.push(output);
+    }
+
+    fn publish_counts(&self) {
+        self.session
+            .delivered
+            .store(self.delivered, Ordering::Relaxed);
+        self.session.lost.store(self.lost, Ordering::Relaxed);
+    }
+}

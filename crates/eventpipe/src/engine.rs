@@ -1,0 +1,27 @@
+//! The one engine of the process: everything global stands here.
+
+use eventpipe_os::sync::Signal;
+use eventpipe_ring::Ring;
+
+use crate::control::ControlLock;
+use crate::event_table::EventTable;
+
+/// What all threads of the process share. Nothing in it is ever torn down: threads go on writing while the process exits.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    /// The buffer between writers and the drain.
+    pub(crate) ring: Ring,
+    /// Providers, sessions, what the drain is asked to do.
+    pub(crate) control: ControlLock,
+    /// Every event that was ever registered.
+    pub(crate) events: EventTable,
+    /// Wakes the drain.
+    pub(crate) drain: Signal,
+}
+
+pub(crate) static ENGINE: Engine = Engine {
+    ring: Ring::new(),
+    control: ControlLock::new(),
+    events: EventTable::new(),
+    drain: Signal::new(),
+};

@@ -1,0 +1,125 @@
+//! What the engine says of its process: in the header of a trace, in the event `ProcessInfo` at its end, and to clients.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use dotnet_diagnostics::codec::{Guid as Cookie, ProcessInfo, ProcessInfoVersion};
+use eventpipe_os::sync::Once;
+use eventpipe_os::{clock, process};
+use nettrace::{Field, FieldType, FormatVersion, Metadata, SystemTime, TraceInfo};
+
+use crate::argument::{put_utf16, utf16_units};
+
+/// The metadata id of the event `ProcessInfo` in every stream; all others follow.
+pub(crate) const PROCESS_INFO_METADATA: u32 = 1;
+
+/// Longer command lines are cut, so that event and answer fit where they must (UTF-16 units).
+const LONGEST_COMMAND_LINE: usize = 20_000;
+
+/// The header of a trace that starts now. Time stamps are nanoseconds of the monotonic clock.
+pub(crate) fn trace_info() -> TraceInfo {
+    let before = clock::monotonic_ns();
+    let utc = clock::utc_now();
+    TraceInfo {
+        format: FormatVersion::V4,
+        start: SystemTime::from_unix_ns(i64::try_from(utc.unix_ns).unwrap_or(i64::MAX)),
+        sync_ticks: i64::try_from(before).unwrap_or(i64::MAX),
+        ticks_per_second: 1_000_000_000,
+        pointer_size: size_of::<usize>() as u32,
+        process_id: Some(u64::from(process::pid())),
+        processor_count: Some(process::processor_count()),
+        // Nothing samples; the field says how often it would.
+        sampling_period_ns: Some(1_000_000),
+        pairs: Vec::new(),
+    }
+}
+
+/// The description of the event `ProcessInfo` (engine.md 8; its version is 1 in the metadata of every runtime).
+pub(crate) fn metadata() -> Metadata {
+    let field = |name: &str| Field {
+        name: String::from(name),
+        field_type: FieldType::String,
+    };
+    Metadata {
+        id: PROCESS_INFO_METADATA,
+        provider: String::from("Microsoft-DotNETCore-EventPipe"),
+        event_id: 1,
+        name: String::from("ProcessInfo"),
+        version: 1,
+        fields: Vec::from([
+            field("CommandLine"),
+            field("OSInformation"),
+            field("ArchInformation"),
+        ]),
+        ..Metadata::default()
+    }
+}
+
+/// The payload of the event `ProcessInfo`.
+pub(crate) fn payload() -> Vec<u8> {
+    let command_line = command_line();
+    let texts = [
+        command_line.as_str(),
+        process::os_name(),
+        process::arch_name(),
+    ];
+    let mut payload = Vec::new();
+    for text in texts {
+        let start = payload.len();
+        payload.resize(start + utf16_units(text) * 2 + 2, 0);
+        put_utf16(text, payload.get_mut(start..).unwrap_or_default());
+    }
+    payload
+}
+
+/// What a client is told.
+pub(crate) fn process_info(version: ProcessInfoVersion) -> ProcessInfo {
+    let mut runtime_identifier = String::from("linux-");
+    runtime_identifier.push_str(process::arch_name());
+    ProcessInfo {
+        version,
+        process_id: u64::from(process::pid()),
+        runtime_cookie: cookie(),
+        command_line: command_line(),
+        operating_system: String::from(process::os_name()),
+        architecture: String::from(process::arch_name()),
+        entry_assembly: text(&process::executable_name()),
+        product_version: String::from(env!("CARGO_PKG_VERSION")),
+        runtime_identifier,
+    }
+}
+
+fn command_line() -> String {
+    let mut units = 0;
+    text(&process::command_line())
+        .chars()
+        .take_while(|character| {
+            units += character.len_utf16();
+            units <= LONGEST_COMMAND_LINE
+        })
+        .collect()
+}
+
+/// Texts of the system as strings without zeros, which the formats cannot hold.
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).replace('\0', "\u{FFFD}")
+}
+
+/// Identifies the process among all that a monitor sees: random, the same for the life of the process.
+fn cookie() -> Cookie {
+    static COOKIE: Once<[u8; 16]> = Once::new();
+    let mut bytes = *COOKIE.get_or_init(|| {
+        let mut random = [0; 16];
+        let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
+        if filled != Ok(16) {
+            let (pid, start) = (u64::from(process::pid()), process::start_ticks());
+            let mixed = (u128::from(pid) << 64 | u128::from(start)) ^ u128::from(clock::ticks());
+            random = mixed.to_le_bytes();
+        }
+        random
+    });
+    // Version 4, variant 1, in Windows byte order.
+    bytes[7] = bytes[7] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    Cookie(bytes)
+}

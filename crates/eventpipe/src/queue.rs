@@ -1,0 +1,183 @@
+//! The bounded queue between the drain and the thread that sends one session's stream.
+//!
+//! The drain never waits here: it asks [`Queue::has_room`] before it encodes an event, and an event without room is lost
+//! for this session alone. Pieces are whole blocks of the format, so a stream that is cut between pieces stays readable.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use eventpipe_os::clock;
+use eventpipe_os::sync::Mutex;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Buffers that are kept for the next pieces, so that pages are not faulted in again and again.
+const SPARES: usize = 4;
+/// Larger buffers than this are given back instead of kept.
+const LARGEST_SPARE: usize = 1 << 20;
+
+#[derive(Debug)]
+pub(crate) struct Queue {
+    state: Mutex<State>,
+    limit: usize,
+    /// Bytes that wait, the piece being sent included.
+    used: AtomicUsize,
+    aborted: AtomicBool,
+    /// When [`Queue::close`] was called, on the monotonic clock; 0 = not yet.
+    closed_at: AtomicU64,
+    /// An eventfd that wakes the sender out of `poll`.
+    wake: OwnedFd,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    pieces: VecDeque<Vec<u8>>,
+    spares: Vec<Vec<u8>>,
+    open: bool,
+    closing: bool,
+    /// The sender sleeps, or is about to.
+    sleeping: bool,
+}
+
+/// What the sender is to do next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    Send(Vec<u8>),
+    /// Nothing for now: poll [`Queue::wake_fd`].
+    Wait,
+    /// The stream is complete, or it was given up.
+    End,
+}
+
+impl Queue {
+    pub(crate) fn new(limit: usize) -> Result<Self, rustix::io::Errno> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(Queue {
+            state: Mutex::new(State::default()),
+            limit,
+            used: AtomicUsize::new(0),
+            aborted: AtomicBool::new(false),
+            closed_at: AtomicU64::new(0),
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Whether so many bytes more than those that wait are within the limit.
+    #[inline]
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        self.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.limit
+            && !self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// Appends what stands in `piece` and leaves an empty buffer there.
+    pub(crate) fn push(&self, piece: &mut Vec<u8>) {
+        if piece.is_empty() {
+            return;
+        }
+        let mut state = self.state.lock();
+        if self.aborted.load(Ordering::Relaxed) {
+            drop(state);
+            piece.clear();
+            return;
+        }
+        let spare = state.spares.pop().unwrap_or_default();
+        self.used.fetch_add(piece.len(), Ordering::Relaxed);
+        state.pieces.push_back(core::mem::replace(piece, spare));
+        let wake = state.open && core::mem::take(&mut state.sleeping);
+        drop(state);
+        if wake {
+            self.wake();
+        }
+    }
+
+    /// Lets the sender begin, with `first` before everything else.
+    pub(crate) fn open(&self, first: Vec<u8>) {
+        let mut state = self.state.lock();
+        if !first.is_empty() {
+            self.used.fetch_add(first.len(), Ordering::Relaxed);
+            state.pieces.push_front(first);
+        }
+        state.open = true;
+        state.sleeping = false;
+        drop(state);
+        self.wake();
+    }
+
+    /// The stream is complete: the sender ends when it has sent everything.
+    pub(crate) fn close(&self) {
+        self.closed_at
+            .store(clock::monotonic_ns(), Ordering::Relaxed);
+        let mut state = self.state.lock();
+        state.open = true;
+        state.closing = true;
+        drop(state);
+        self.wake();
+    }
+
+    /// Gives the stream up: whatever waits is thrown away.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::Relaxed);
+        let pieces = core::mem::take(&mut self.state.lock().pieces);
+        drop(pieces);
+        self.used.store(0, Ordering::Relaxed);
+        self.wake();
+    }
+
+    pub(crate) fn is_aborted(&self) -> bool {
+        self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// When the stream was completed, on the monotonic clock.
+    pub(crate) fn closed_at(&self) -> Option<u64> {
+        Some(self.closed_at.load(Ordering::Relaxed)).filter(|at| *at != 0)
+    }
+
+    pub(crate) fn next(&self) -> Next {
+        if self.is_aborted() {
+            return Next::End;
+        }
+        let mut state = self.state.lock();
+        if !state.open {
+            state.sleeping = true;
+            return Next::Wait;
+        }
+        match state.pieces.pop_front() {
+            Some(piece) => Next::Send(piece),
+            None if state.closing => Next::End,
+            None => {
+                state.sleeping = true;
+                Next::Wait
+            }
+        }
+    }
+
+    /// A piece has been sent.
+    pub(crate) fn sent(&self, mut piece: Vec<u8>) {
+        // Saturating, because an abort in between has set the count to zero.
+        let sent = piece.len();
+        let _ = self
+            .used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                Some(used.saturating_sub(sent))
+            });
+        piece.clear();
+        let mut state = self.state.lock();
+        if state.spares.len() < SPARES && piece.capacity() <= LARGEST_SPARE {
+            state.spares.push(piece);
+        }
+    }
+
+    pub(crate) fn wake_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+
+    /// After [`Queue::wake_fd`] became readable.
+    pub(crate) fn clear_wake(&self) {
+        let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+    }
+
+    pub(crate) fn wake(&self) {
+        // Fails only when the counter is about to overflow, and then the sender is being woken anyway.
+        let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
+    }
+}

@@ -1,0 +1,121 @@
+//! What each command does in a native process (ipc.md 2).
+
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use dotnet_diagnostics::codec::{
+    self, BufferingMode, CollectTracing, ErrorCode, EventFilter, ProcessInfoVersion,
+    ProviderConfig, Request, SessionKind, encode_error, encode_result, encode_session,
+};
+use eventpipe_os::process;
+use rustix::fd::OwnedFd;
+
+use crate::control;
+use crate::environment;
+use crate::filter::{EventIds, ProviderRequest};
+use crate::output::Output;
+use crate::process_info::{process_info, text};
+use crate::session::{self, Format, SessionId, SessionRequest, SessionState};
+
+#[derive(Debug)]
+pub(super) enum Answer {
+    Message(Vec<u8>),
+    /// The answer is due when the session has ended.
+    AfterEnd {
+        session: Arc<SessionState>,
+        answer: Vec<u8>,
+    },
+    /// The session sends the answer and then its stream, on the same socket.
+    Stream,
+}
+
+impl Answer {
+    fn error(code: ErrorCode) -> Answer {
+        Answer::Message(encode_error(code).into())
+    }
+}
+
+pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>) -> Answer {
+    match request {
+        Request::CollectTracing(request) => collect(request, socket),
+        Request::StopTracing(id) => stop(id),
+        Request::ProcessInfo(version) => answer_process_info(version),
+        Request::ProcessEnvironment => answer_environment(),
+        // Nothing is ever suspended, and an answer of OK is expected in any state.
+        Request::ResumeRuntime => Answer::Message(encode_result().into()),
+        // There is no managed code to profile or to hook into, no jitted code to map, and no dump writer.
+        Request::GenerateCoreDump(_)
+        | Request::AttachProfiler(_)
+        | Request::StartupProfiler(_)
+        | Request::SetEnvironmentVariable { .. }
+        | Request::EnablePerfMap(_)
+        | Request::DisablePerfMap
+        | Request::ApplyStartupHook { .. } => Answer::error(ErrorCode::NOTSUPPORTED),
+    }
+}
+
+fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
+    let supported = request.session == SessionKind::Stream
+        && request.format == codec::Format::NetTrace
+        && request.buffering_mode == BufferingMode::Drop;
+    if !supported {
+        return Answer::error(ErrorCode::FAIL);
+    }
+    let request = SessionRequest {
+        providers: request.providers.into_iter().map(provider).collect(),
+        buffer_mb: request.buffer_mb,
+        format: Format::V4,
+        stacks: request.stack_walk && environment::stacks_enabled(),
+        hold_until_stop: false,
+    };
+    match session::start(request, Output::Socket(socket.clone())) {
+        Ok(session) => {
+            let answer = encode_session(codec::SessionId(session.id().0));
+            session.begin(answer.into());
+            Answer::Stream
+        }
+        Err(_) => Answer::error(ErrorCode::FAIL),
+    }
+}
+
+fn provider(config: ProviderConfig) -> ProviderRequest {
+    let event_ids = config.event_filter.as_ref().map(|filter| match filter {
+        EventFilter::Only(ids) => EventIds::only(ids),
+        EventFilter::AllBut(ids) => EventIds::all_but(ids),
+    });
+    ProviderRequest {
+        name: config.name,
+        keywords: config.keywords,
+        level: u32::from(config.level),
+        arguments: config.arguments.filter(|arguments| !arguments.is_empty()),
+        event_ids,
+    }
+}
+
+fn stop(id: codec::SessionId) -> Answer {
+    let answer = encode_session(id).into();
+    // An id that is not known, or not any more, is answered in the same way.
+    match control::disable(SessionId(id.0), true) {
+        Some(session) if !session.has_ended() => Answer::AfterEnd { session, answer },
+        _ => Answer::Message(answer),
+    }
+}
+
+fn answer_process_info(version: ProcessInfoVersion) -> Answer {
+    match process_info(version).encode_reply(version) {
+        Ok(answer) => Answer::Message(answer),
+        Err(_) => Answer::error(ErrorCode::FAIL),
+    }
+}
+
+fn answer_environment() -> Answer {
+    let entries: Vec<String> = process::environment()
+        .iter()
+        .map(|entry| text(entry))
+        .collect();
+    match codec::encode_environment(entries.iter().map(String::as_str)) {
+        Ok(answer) => Answer::Message(answer),
+        Err(_) => Answer::error(ErrorCode::FAIL),
+    }
+}

@@ -1,0 +1,136 @@
+//! The diagnostics server: what makes the process visible to `dotnet-trace ps` and lets tools start sessions.
+//!
+//! One thread, one poll loop, no call that waits for a peer. A connection has a time limit and a bounded buffer, and
+//! there is a bounded number of them; a peer that is slow or silent holds up nobody. The way of a command: socket → codec →
+//! [`commands`] → registry of sessions.
+
+mod commands;
+mod connection;
+mod socket;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use eventpipe_os::sync::{Mutex, Once};
+use eventpipe_os::{clock, thread};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+
+use crate::message;
+use crate::output::timespec;
+use connection::Connection;
+use socket::Listener;
+
+/// More connections than this are not taken at a time; further ones wait in the listening socket's queue.
+const MAX_CONNECTIONS: usize = 128;
+
+/// After an accept that failed for lack of descriptors or memory.
+const ACCEPT_PAUSE_NS: u64 = 100_000_000;
+
+static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+static WAKE: Once<Option<OwnedFd>> = Once::new();
+
+/// Opens the socket and starts the server. Does nothing when it runs already. What is wrong is said once on standard error, and
+/// the program runs on without a server.
+pub(crate) fn start() {
+    let mut place = LISTENER.lock();
+    if place.is_some() {
+        return;
+    }
+    let started = Listener::open().and_then(|listener| {
+        let socket = listener.duplicate()?;
+        WAKE.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok());
+        thread::spawn(c"eventpipe-ipc", Box::new(move || run(&socket)))
+            .map_err(|error| socket::ListenError::System(error.number))?;
+        Ok(listener)
+    });
+    match started {
+        Ok(listener) => *place = Some(listener),
+        Err(error) => {
+            drop(place);
+            let number = message::decimal(u64::from(error.number().unsigned_abs()));
+            message::warn(&[
+                "no diagnostics socket: ",
+                error.text(),
+                " (error ",
+                &number,
+                ")",
+            ]);
+        }
+    }
+}
+
+/// Removes the socket: no new clients from now on.
+pub(crate) fn close() {
+    let listener = LISTENER.lock().take();
+    if let Some(listener) = listener {
+        listener.remove();
+    }
+}
+
+/// Something that a connection waits for has happened.
+pub(crate) fn notify() {
+    if let Some(Some(wake)) = WAKE.get() {
+        let _ = rustix::io::write(wake, &1_u64.to_ne_bytes());
+    }
+}
+
+fn run(listener: &OwnedFd) {
+    let Some(Some(wake)) = WAKE.get() else { return };
+    let mut connections: Vec<Connection> = Vec::new();
+    let mut accept_after_ns = 0;
+    loop {
+        let now = clock::monotonic_ns();
+        let accepting = connections.len() < MAX_CONNECTIONS && now >= accept_after_ns;
+        let mut fds = Vec::with_capacity(connections.len() + 2);
+        fds.push(PollFd::new(wake, PollFlags::IN));
+        let accept_events = if accepting {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
+        fds.push(PollFd::new(listener, accept_events));
+        let mut next_ns = if accepting {
+            u64::MAX
+        } else {
+            accept_after_ns.max(now + 1)
+        };
+        if connections.len() >= MAX_CONNECTIONS {
+            next_ns = u64::MAX;
+        }
+        for connection in &connections {
+            fds.push(connection.poll_fd());
+            next_ns = next_ns.min(connection.deadline_ns());
+        }
+        let timeout = (next_ns != u64::MAX).then(|| timespec(next_ns.saturating_sub(now)));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => thread::sleep_ns(ACCEPT_PAUSE_NS),
+        }
+        let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        if ready.first().is_some_and(|flags| !flags.is_empty()) {
+            let _ = rustix::io::read(wake, &mut [0; 8]);
+        }
+        let now = clock::monotonic_ns();
+        let mut flags = ready.iter().skip(2);
+        connections.retain_mut(|connection| {
+            connection.advance(flags.next().copied().unwrap_or(PollFlags::empty()), now)
+        });
+        if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
+            while connections.len() < MAX_CONNECTIONS {
+                match socket::accept(listener) {
+                    Ok(Some(socket)) => connections.push(Connection::new(socket, now)),
+                    Ok(None) => {}
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR | Errno::CONNABORTED) => {}
+                    Err(_) => {
+                        accept_after_ns = now + ACCEPT_PAUSE_NS;
+                        break;
+                    }
+                }
+            }
+        }
+    }
+}

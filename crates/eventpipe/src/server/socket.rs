@@ -1,0 +1,136 @@
+//! The listening socket: its name, its protection, and that it disappears with the process (ipc.md 3).
+
+use alloc::string::String;
+
+use eventpipe_os::process;
+use rustix::fd::OwnedFd;
+use rustix::fs::{AtFlags, CWD, FileType, Mode};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::message;
+use crate::process_info::text;
+
+const BACKLOG: i32 = 255;
+
+/// Why there is no socket.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ListenError {
+    PathTooLong,
+    /// Another engine in this very process, or a file that is not ours, has the name.
+    NameTaken,
+    System(i32),
+}
+
+impl ListenError {
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            ListenError::PathTooLong => "its path does not fit into a socket address; set TMPDIR",
+            ListenError::NameTaken => "its name is taken",
+            ListenError::System(_) => "the operating system refused",
+        }
+    }
+
+    pub(super) fn number(self) -> i32 {
+        match self {
+            ListenError::PathTooLong => Errno::NAMETOOLONG.raw_os_error(),
+            ListenError::NameTaken => Errno::ADDRINUSE.raw_os_error(),
+            ListenError::System(number) => number,
+        }
+    }
+}
+
+impl From<Errno> for ListenError {
+    fn from(errno: Errno) -> Self {
+        ListenError::System(errno.raw_os_error())
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: OwnedFd,
+    path: String,
+    /// Only the process that made the file removes it.
+    pid: u32,
+}
+
+/// `{directory}/dotnet-diagnostic-{pid}-{start time}-socket`.
+fn path() -> String {
+    let directory = process::env("TMPDIR").filter(|directory| !directory.is_empty());
+    let mut path = directory.map_or_else(|| String::from("/tmp/"), |directory| text(&directory));
+    if !path.ends_with('/') {
+        path.push('/');
+    }
+    path.push_str("dotnet-diagnostic-");
+    path.push_str(&message::decimal(u64::from(process::pid())));
+    path.push('-');
+    path.push_str(&message::decimal(process::start_ticks()));
+    path.push_str("-socket");
+    path
+}
+
+impl Listener {
+    pub(super) fn open() -> Result<Self, ListenError> {
+        let path = path();
+        let address = SocketAddrUnix::new(path.as_str()).map_err(|_| ListenError::PathTooLong)?;
+        let socket = stream_socket()?;
+        // The mode of the descriptor becomes the mode of the file at the bind: there is no moment with a wider one.
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        match rustix::net::bind(&socket, &address) {
+            Err(Errno::ADDRINUSE) => {
+                remove_stale(&path, &address)?;
+                rustix::net::bind(&socket, &address)?;
+            }
+            other => other?,
+        }
+        let listener = Listener {
+            socket,
+            path,
+            pid: process::pid(),
+        };
+        if let Err(errno) = rustix::net::listen(&listener.socket, BACKLOG) {
+            listener.remove();
+            return Err(errno.into());
+        }
+        Ok(listener)
+    }
+
+    pub(super) fn duplicate(&self) -> Result<OwnedFd, ListenError> {
+        Ok(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?)
+    }
+
+    pub(super) fn remove(&self) {
+        if self.pid == process::pid() {
+            let _ = rustix::fs::unlink(self.path.as_str());
+        }
+    }
+}
+
+fn stream_socket() -> Result<OwnedFd, Errno> {
+    rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )
+}
+
+/// A file of our name with nobody behind it: left by the program that this process ran before an `exec`.
+fn remove_stale(path: &str, address: &SocketAddrUnix) -> Result<(), ListenError> {
+    let file = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
+    let is_ours = FileType::from_raw_mode(file.st_mode) == FileType::Socket
+        && file.st_uid == rustix::process::geteuid().as_raw();
+    if !is_ours || rustix::net::connect(&stream_socket()?, address) != Err(Errno::CONNREFUSED) {
+        return Err(ListenError::NameTaken);
+    }
+    rustix::fs::unlink(path)?;
+    Ok(())
+}
+
+/// The next client. None: it belongs to another user, and was refused.
+pub(super) fn accept(listener: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
+    let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    let peer = rustix::net::sockopt::socket_peercred(&socket)?.uid;
+    let allowed = peer == rustix::process::geteuid() || peer.is_root();
+    Ok(allowed.then_some(socket))
+}

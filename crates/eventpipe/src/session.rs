@@ -1,0 +1,359 @@
+//! Sessions: somebody who wants events. What they want, where it goes, and how it ends.
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use eventpipe_os::sync::Signal;
+use eventpipe_os::{clock, thread};
+use nettrace::WriteFormat;
+
+use crate::control;
+use crate::encoder::SessionEncoder;
+use crate::engine::ENGINE;
+use crate::filter::{Filter, ProviderRequest};
+use crate::output::{self, Output};
+use crate::queue::Queue;
+use crate::{drain, process_info};
+
+/// Names a session. Never 0, never used again in the life of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SessionId(pub u64);
+
+/// The version of the trace format that a session's stream has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Format {
+    /// V4, which every reader takes.
+    #[default]
+    V4,
+    /// V6.
+    V6,
+}
+
+/// Why a session did not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SessionError {
+    /// 64 sessions run.
+    TooManySessions,
+    /// The session asks for no provider.
+    NoProviders,
+    /// The process is ending, or is the child of a fork.
+    ShuttingDown,
+    /// The call came from inside the engine, out of an allocator.
+    InsideEngine,
+    /// The operating system refused memory, a thread or a descriptor; its error number.
+    System(i32),
+    /// The output file could not be made; the operating system's error number.
+    File(i32),
+    /// The session asks for something that this engine does not have.
+    Unsupported,
+}
+
+impl SessionError {
+    /// What is wrong, in words.
+    pub fn text(&self) -> &'static str {
+        match self {
+            SessionError::TooManySessions => "64 sessions run already",
+            SessionError::NoProviders => "the session asks for no provider",
+            SessionError::ShuttingDown => "the process is ending, or it is the child of a fork",
+            SessionError::InsideEngine => "called from inside the engine",
+            SessionError::System(_) => {
+                "the operating system refused memory, a thread or a descriptor"
+            }
+            SessionError::File(_) => "the output file cannot be made",
+            SessionError::Unsupported => "the session asks for what is not supported",
+        }
+    }
+
+    /// The operating system's error number, 0 where the cause is another.
+    pub fn number(&self) -> i32 {
+        match self {
+            SessionError::System(number) | SessionError::File(number) => *number,
+            _ => 0,
+        }
+    }
+}
+
+impl fmt::Display for SessionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.text())?;
+        match self.number() {
+            0 => Ok(()),
+            number => write!(f, " (error {number})"),
+        }
+    }
+}
+
+impl core::error::Error for SessionError {}
+
+impl From<rustix::io::Errno> for SessionError {
+    fn from(errno: rustix::io::Errno) -> Self {
+        SessionError::System(errno.raw_os_error())
+    }
+}
+
+impl From<eventpipe_os::Error> for SessionError {
+    fn from(error: eventpipe_os::Error) -> Self {
+        SessionError::System(error.number)
+    }
+}
+
+/// What a session is to be.
+///
+/// ```no_run
+/// use eventpipe::{Level, ProviderRequest, SessionRequest};
+///
+/// let session = SessionRequest::new()
+///     .provider(ProviderRequest::new("Demo-Requests").level(Level::Informational))
+///     .start_file("requests.nettrace")?;
+/// // …
+/// session.stop();
+/// # Ok::<(), eventpipe::SessionError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct SessionRequest {
+    pub(crate) providers: Vec<ProviderRequest>,
+    pub(crate) buffer_mb: u32,
+    pub(crate) format: Format,
+    pub(crate) stacks: bool,
+    /// Nothing is sent before the end.
+    pub(crate) hold_until_stop: bool,
+}
+
+impl Default for SessionRequest {
+    fn default() -> Self {
+        SessionRequest::new()
+    }
+}
+
+impl SessionRequest {
+    /// A session for no provider yet, with a buffer of 256 MB, V4 and stacks.
+    pub fn new() -> Self {
+        SessionRequest {
+            providers: Vec::new(),
+            buffer_mb: 256,
+            format: Format::V4,
+            stacks: true,
+            hold_until_stop: false,
+        }
+    }
+
+    /// Asks for a provider.
+    #[must_use]
+    pub fn provider(mut self, provider: ProviderRequest) -> Self {
+        self.providers.push(provider);
+        self
+    }
+
+    /// How many megabytes may wait for a slow reader before events are lost; at least 1.
+    #[must_use]
+    pub fn buffer_mb(mut self, megabytes: u32) -> Self {
+        self.buffer_mb = megabytes;
+        self
+    }
+
+    /// Version of the trace format.
+    #[must_use]
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = format;
+        self
+    }
+
+    /// Whether events carry call stacks.
+    #[must_use]
+    pub fn stacks(mut self, stacks: bool) -> Self {
+        self.stacks = stacks;
+        self
+    }
+
+    /// Starts the session into a file, which is made or emptied. It is written as the events come, and is a readable trace at
+    /// any moment.
+    pub fn start_file(self, path: &str) -> Result<Session, SessionError> {
+        let file = output::create_file(path)?;
+        let session = start(self, Output::File(file))?;
+        session.begin(Vec::new());
+        Ok(session)
+    }
+
+    /// Starts the session into a function, which gets the stream of a trace in pieces, on a thread of the session's own. A
+    /// slow function costs this session events, nobody else.
+    pub fn start_callback(
+        self,
+        callback: impl FnMut(&[u8]) + Send + 'static,
+    ) -> Result<Session, SessionError> {
+        let session = start(self, Output::Callback(Box::new(callback)))?;
+        session.begin(Vec::new());
+        Ok(session)
+    }
+}
+
+/// Starts a session whose output waits for [`Session::begin`].
+pub(crate) fn start(request: SessionRequest, output: Output) -> Result<Session, SessionError> {
+    if request.providers.is_empty() {
+        return Err(SessionError::NoProviders);
+    }
+    drain::start()?;
+    let hold = request.hold_until_stop;
+    let (bit, id) = control::reserve(Filter::new(request.providers.clone()), request.stacks)?;
+    let built = drain::take_pool().and_then(|()| build(request, output, bit, id));
+    match built {
+        Ok((state, encoder)) => {
+            control::enable(bit, state.clone(), encoder).inspect_err(|_| state.queue.abort())?;
+            Ok(Session { id, state, hold })
+        }
+        Err(error) => {
+            control::cancel(bit);
+            Err(error)
+        }
+    }
+}
+
+fn build(
+    request: SessionRequest,
+    output: Output,
+    bit: u32,
+    id: SessionId,
+) -> Result<(Arc<SessionState>, Box<SessionEncoder>), SessionError> {
+    // 64 bits throughout: a request may name any number of megabytes.
+    let limit = usize::try_from(u64::from(request.buffer_mb.max(1)) << 20).unwrap_or(usize::MAX);
+    let state = Arc::new(SessionState {
+        id,
+        queue: Queue::new(limit)?,
+        delivered: AtomicU64::new(0),
+        lost: AtomicU64::new(0),
+        bytes: AtomicU64::new(0),
+        sender: AtomicU64::new(0),
+        ended: AtomicBool::new(false),
+        end: Signal::new(),
+    });
+    let format = match request.format {
+        Format::V4 => WriteFormat::V4,
+        Format::V6 => WriteFormat::V6,
+    };
+    let info = process_info::trace_info();
+    let encoder = Box::new(SessionEncoder::new(
+        bit,
+        state.clone(),
+        format,
+        &info,
+        request.stacks,
+    ));
+    output::start(state.clone(), output)?;
+    Ok((state, encoder))
+}
+
+/// A running session. Dropping it does not stop the session.
+#[derive(Clone, Debug)]
+pub struct Session {
+    id: SessionId,
+    state: Arc<SessionState>,
+    hold: bool,
+}
+
+/// What has become of the events of a session so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionStatistics {
+    /// Events in the stream.
+    pub delivered: u64,
+    /// Events that were written but are not in the stream. The stream says of which thread.
+    pub lost: u64,
+    /// Bytes of the stream that were sent.
+    pub bytes: u64,
+}
+
+impl Session {
+    /// Id, as StopTracing names it.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// Turns the events off and waits until everything is delivered, as long as the reader keeps reading: one that
+    /// takes nothing for ten seconds is given up. Returns whether the stream is complete.
+    pub fn stop(&self) -> bool {
+        control::disable(self.id, true);
+        self.state.wait_ended(u64::MAX) && !self.state.queue.is_aborted()
+    }
+
+    /// Counts.
+    pub fn statistics(&self) -> SessionStatistics {
+        SessionStatistics {
+            delivered: self.state.delivered.load(Ordering::Relaxed),
+            lost: self.state.lost.load(Ordering::Relaxed),
+            bytes: self.state.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Whether the output has ended: stopped and complete, or given up.
+    pub fn has_ended(&self) -> bool {
+        self.state.has_ended()
+    }
+
+    /// Lets the output begin, with these bytes before the stream.
+    pub(crate) fn begin(&self, first: Vec<u8>) {
+        if !self.hold {
+            self.state.queue.open(first);
+        }
+    }
+}
+
+/// A reader that takes nothing for so long, after the end of its session, has given up.
+pub(crate) const STALL_NS: u64 = 10_000_000_000;
+
+/// The part of a session that the drain, its sender and those who wait for its end share.
+#[derive(Debug)]
+pub(crate) struct SessionState {
+    id: SessionId,
+    pub(crate) queue: Queue,
+    pub(crate) delivered: AtomicU64,
+    pub(crate) lost: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+    /// Thread id of the sender, 0 before it runs.
+    pub(crate) sender: AtomicU64,
+    ended: AtomicBool,
+    end: Signal,
+}
+
+impl SessionState {
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Acquire)
+    }
+
+    /// The sender has nothing more to do.
+    pub(crate) fn set_ended(&self) {
+        self.ended.store(true, Ordering::Release);
+        self.end.set();
+        let forgotten = ENGINE
+            .control
+            .lock()
+            .and_then(|mut control| control.forget(self.id));
+        drop(forgotten);
+    }
+
+    /// Waits for the end, until a time of the monotonic clock. The session's own sender (in a callback) does not wait.
+    pub(crate) fn wait_ended(&self, deadline_ns: u64) -> bool {
+        if self.sender.load(Ordering::Relaxed) == thread::os_thread_id() {
+            return self.has_ended();
+        }
+        loop {
+            if self.has_ended() {
+                // Several may wait: pass it on.
+                self.end.set();
+                return true;
+            }
+            let now = clock::monotonic_ns();
+            if now >= deadline_ns {
+                return false;
+            }
+            // A waiter that consumed the signal passes it on only after it has run, so look again now and then.
+            self.end.wait(Some((deadline_ns - now).min(100_000_000)));
+        }
+    }
+}
