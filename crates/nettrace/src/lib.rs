@@ -30,6 +30,7 @@ mod read;
 pub mod runtime_events;
 mod schema;
 mod thread_row;
+pub mod views;
 mod write;
 
 pub use error::{Error, ErrorKind};
