@@ -1,14 +1,17 @@
 //! The lab measures this project's engine beside the C++ and the C engine of .NET, and stresses all of them the same way.
 //!
 //! * [`Engine`] is an engine with a stress program; [`stress::run_once`] runs and accounts for it once.
+//! * [`target`] is the stress program on this project's engine, [`emit`] one with every type of argument.
 //! * [`process`] asks the kernel what a program cost.
 //!
 //! It is not part of the product: nothing depends on it. BENCHMARKING.md tells how to use the program `lab`.
 #![forbid(unsafe_code)]
 
+pub mod emit;
 mod engines;
 pub mod process;
 pub mod statistics;
 pub mod stress;
+pub mod target;
 
 pub use engines::Engine;

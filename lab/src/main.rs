@@ -3,7 +3,7 @@
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lab::{Engine, stress};
+use lab::{Engine, emit, stress, target};
 
 /// Stress programs and measurements for EventPipe.
 #[derive(Debug, Parser)]
@@ -17,6 +17,14 @@ struct Arguments {
 enum Command {
     /// Run the stress program on one or several engines, traced by our client, and account for every event.
     Stress(Stress),
+    /// The stress program on this project's engine.
+    ///
+    /// Options, provider, events, the `ready PID` line and the closing JSON line are those of the .NET program `stress`, so that
+    /// whatever drives one drives the other.
+    Target(target::Arguments),
+    /// A program that writes a known sequence of events with every type of argument (for tests).
+    #[command(hide = true)]
+    Emit(emit::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -46,6 +54,8 @@ struct Stress {
 fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Stress(arguments) => run_stress(&arguments),
+        Command::Target(arguments) => target::run(&arguments),
+        Command::Emit(arguments) => emit::run(&arguments),
     }
 }
 
