@@ -145,7 +145,10 @@ impl TraceInfo {
     pub fn nanoseconds(&self, timestamp: i64) -> i64 {
         let ticks = i128::from(timestamp).wrapping_sub(i128::from(self.sync_ticks));
         let per_second = i128::from(self.ticks_per_second.max(1));
-        let ns = ticks.wrapping_mul(1_000_000_000).wrapping_div(per_second);
+        let ns = ticks
+            .wrapping_mul(1_000_000_000)
+            .checked_div(per_second)
+            .unwrap_or(0);
         i64::try_from(ns).unwrap_or(if ns < 0 { i64::MIN } else { i64::MAX })
     }
 

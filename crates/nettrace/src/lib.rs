@@ -14,11 +14,24 @@
 
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(not(feature = "std"), allow(dead_code, reason = "reading needs std"))]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::todo,
+        clippy::indexing_slicing,
+        clippy::arithmetic_side_effects
+    )
+)]
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
 mod error;
+mod format;
 mod guid;
 mod info;
 mod label;
@@ -31,9 +44,11 @@ pub mod runtime_events;
 mod schema;
 mod thread_row;
 pub mod views;
+mod wire;
 mod write;
 
 pub use error::{Error, ErrorKind};
+pub use format::metadata::{Unrepresentable, unrepresentable};
 pub use guid::Guid;
 pub use info::{FormatVersion, SystemTime, TraceInfo};
 pub use label::Label;

@@ -1,17 +1,42 @@
 //! Reading traces of every version from any [`Read`].
+//!
+//! A block is loaded whole into a buffer that is used again for the next one, and its events are lent from there:
+//! [`load`] finds blocks, [`apply`] takes them in, this module walks over the events of the current one.
+//! Invariant: tables are changed only by [`apply`], so an order that delays events ([`dispatch`]) can do so up to
+//! the next block that forgets something.
 
+mod apply;
+mod dispatch;
+mod event;
+mod load;
+mod losses;
+mod recover;
+mod source;
+mod tables;
+
+use std::collections::VecDeque;
 use std::io::Read;
-use std::marker::PhantomData;
+use std::vec::Vec;
 
-use crate::{Error, ErrorKind, Guid, Label, Metadata, TraceInfo};
+use crate::format::event::EventHeader;
+use crate::wire::Cursor;
+use crate::{Error, ErrorKind, Metadata, ThreadRow, TraceInfo};
+
+pub use dispatch::DispatchOrder;
+pub use event::{Event, Stack};
+pub use losses::{Losses, ThreadLosses};
+pub use recover::Skipped;
+use source::Source;
+use tables::{MISSING, Tables};
 
 /// How to read.
 #[derive(Clone, Copy, Debug)]
 pub struct ReaderOptions {
-    /// Skip damaged blocks and go on behind them, noting what was skipped, instead of stopping with an error.
+    /// Skip damaged parts and go on behind them instead of stopping with an error. What was skipped is in
+    /// [`Reader::skipped`], a missing end included; after the header no error but that of the source comes up then.
     pub recover: bool,
-    /// The largest block that is read, 256 MiB unless changed; memory grows with what arrives, not with what a block
-    /// claims.
+    /// The largest block that is read, 256 MiB unless changed. Memory grows with what arrives, not with what a block
+    /// claims, so this is about traces that go on for ever.
     pub max_block_size: u32,
 }
 
@@ -24,67 +49,81 @@ impl Default for ReaderOptions {
     }
 }
 
-/// Reads a trace as a stream: bounded memory, no seeking, events in the order of the file.
+/// Reads a trace as a stream: no seeking, events in the order of the file. Memory holds one block, and what its
+/// stacks, labels, threads and descriptions need until the file itself says that they are forgotten.
 #[derive(Debug)]
 pub struct Reader<R> {
-    source: PhantomData<R>,
+    source: Source<R>,
+    options: ReaderOptions,
+    /// V1–V5: the tag that begins objects.
+    begin: u8,
+    /// V1 and V2: which entry of the table at the end says where the events end.
+    forward_reference: u32,
+    tables: Tables,
+    losses: Losses,
+    statistics: Statistics,
+    skipped: Vec<Skipped>,
+    state: State,
+    records: Records,
+    current: Current,
+    notices: VecDeque<Notice>,
+    /// Of the sequence point read last.
+    point: (i64, u32),
+    point_threads: Vec<(u64, u32)>,
 }
 
-impl<R: Read> Reader<R> {
-    /// Reads the header.
-    pub fn new(source: R) -> Result<Reader<R>, Error> {
-        Reader::with_options(source, ReaderOptions::default())
-    }
-    /// The same with options.
-    pub fn with_options(_source: R, _options: ReaderOptions) -> Result<Reader<R>, Error> {
-        unimplemented!()
-    }
-    /// What the trace says about itself.
-    pub fn info(&self) -> &TraceInfo {
-        unimplemented!()
-    }
-    /// The next event in the order of the file; `None` after the end, and after an error.
-    ///
-    /// Of a file that was cut off every complete event is given, then one error.
-    pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
-        unimplemented!()
-    }
-    /// The next thing in the order of the file. Blocks of stacks and labels are taken in silently.
-    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
-        unimplemented!()
-    }
-    /// Events that the writer could not keep, as far as read.
-    pub fn losses(&self) -> &Losses {
-        unimplemented!()
-    }
-    /// The description with this id.
-    pub fn metadata(&self, _id: u32) -> Option<&Metadata> {
-        unimplemented!()
-    }
-    /// All descriptions so far, in the order of the file.
-    pub fn all_metadata(&self) -> &[Metadata] {
-        unimplemented!()
-    }
-    /// Counts of what was read, and of oddities that were tolerated.
-    pub fn statistics(&self) -> &Statistics {
-        unimplemented!()
-    }
-    /// What was skipped in recover mode.
-    pub fn skipped(&self) -> &[Skipped] {
-        unimplemented!()
-    }
-    /// Whether the end tag was read: the trace is complete.
-    pub fn is_complete(&self) -> bool {
-        unimplemented!()
-    }
-    /// Bytes consumed so far.
-    pub fn offset(&self) -> u64 {
-        unimplemented!()
-    }
-    /// Changes the order to that in which TraceEvent dispatches events: by time. Before the first event is read.
-    pub fn dispatch_order(self) -> DispatchOrder<R> {
-        unimplemented!()
-    }
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum State {
+    Reading,
+    /// The file ended inside the block at hand: its whole records are given, then this.
+    Cut(Error),
+    /// After the end tag, or the end of a file without one, or an error.
+    Ended {
+        is_complete: bool,
+    },
+}
+
+/// The records of the block at hand, as positions in the source's buffer.
+#[derive(Debug)]
+struct Records {
+    form: RecordForm,
+    position: usize,
+    end: usize,
+    /// Behind the whole block.
+    block_end: usize,
+    header: EventHeader,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum RecordForm {
+    CompressedV4,
+    CompressedV6,
+    Uncompressed,
+    /// V1–V3.
+    WithStack,
+}
+
+/// The event at hand, beside its header in [`Records`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Current {
+    record: usize,
+    payload: (usize, usize),
+    inline_stack: (usize, usize),
+    /// In the table of metadata.
+    place: u32,
+    /// V6: the thread index that the next two belong to, if any.
+    resolved: Option<u64>,
+    process_id: u64,
+    thread_id: u64,
+}
+
+/// What [`Reader::next_item`] gives beside events.
+#[derive(Clone, Copy, Debug)]
+enum Notice {
+    Metadata(u32),
+    SequencePoint,
+    ThreadDefined(u64),
+    ThreadRemoved(u64, u32),
 }
 
 /// What [`Reader::next_item`] gives.
@@ -95,14 +134,14 @@ pub enum Item<'a> {
     Metadata(&'a Metadata),
     /// An event.
     Event(Event<'a>),
-    /// A sequence point.
+    /// A sequence point. The stacks and labels before it, and what its flags name, are forgotten already.
     SequencePoint(SequencePoint<'a>),
     /// V6: a thread was given an index.
     ThreadDefined {
         /// The index.
         index: u64,
         /// Who it is.
-        row: &'a crate::ThreadRow,
+        row: &'a ThreadRow,
     },
     /// V6: a thread ended.
     ThreadRemoved {
@@ -124,191 +163,338 @@ pub struct SequencePoint<'a> {
     pub threads: &'a [(u64, u32)],
 }
 
-/// An event, borrowed from the reader until the next one is asked for.
-#[derive(Clone, Copy, Debug)]
-pub struct Event<'a> {
-    metadata: &'a Metadata,
-}
-
-impl<'a> Event<'a> {
-    /// Its description. Of an event whose description is missing from the file everything but the id is empty.
-    pub fn metadata(&self) -> &'a Metadata {
-        self.metadata
-    }
-    /// The payload's bytes.
-    pub fn payload(&self) -> &'a [u8] {
-        unimplemented!()
-    }
-    /// Clock at the event, in ticks: see [`TraceInfo::nanoseconds`].
-    pub fn timestamp(&self) -> i64 {
-        unimplemented!()
-    }
-    /// The thread that the event is about: the operating system's number.
-    pub fn thread_id(&self) -> u64 {
-        unimplemented!()
-    }
-    /// Its process; 0 when the file does not say.
-    pub fn process_id(&self) -> u64 {
-        unimplemented!()
-    }
-    /// The thread that wrote the event: operating system's number, in V6 its index. V1–V3: the same as the thread.
-    pub fn capture_thread_id(&self) -> u64 {
-        unimplemented!()
-    }
-    /// V6: index of the thread.
-    pub fn thread_index(&self) -> Option<u64> {
-        unimplemented!()
-    }
-    /// Number of the event among those that the capture thread tried to write. V1–V3: 0.
-    pub fn sequence_number(&self) -> u32 {
-        unimplemented!()
-    }
-    /// Processor, if known.
-    pub fn processor_number(&self) -> Option<u32> {
-        unimplemented!()
-    }
-    /// The stack, possibly empty.
-    pub fn stack(&self) -> Stack<'a> {
-        unimplemented!()
-    }
-    /// Activity, zero if none.
-    pub fn activity_id(&self) -> Guid {
-        unimplemented!()
-    }
-    /// Related activity, zero if none.
-    pub fn related_activity_id(&self) -> Guid {
-        unimplemented!()
-    }
-    /// Whether the writer promised that no later event in the stream is older than this one.
-    pub fn is_sorted(&self) -> bool {
-        unimplemented!()
-    }
-    /// V6: all labels, the activity ids included. Empty before V6.
-    pub fn labels(&self) -> impl Iterator<Item = Label<'a>> + use<'a> {
-        core::iter::empty()
-    }
-    /// Opcode: the label's if there is one, else the metadata's. The same for the next three.
-    pub fn opcode(&self) -> u8 {
-        unimplemented!()
-    }
-    /// Keywords.
-    pub fn keywords(&self) -> u64 {
-        unimplemented!()
-    }
-    /// Level.
-    pub fn level(&self) -> u32 {
-        unimplemented!()
-    }
-    /// Version.
-    pub fn version(&self) -> u32 {
-        unimplemented!()
-    }
-    /// Size of pointers in the payload and the stack.
-    pub fn pointer_size(&self) -> u32 {
-        unimplemented!()
-    }
-    /// Offset of the event's record in the file.
-    pub fn offset(&self) -> u64 {
-        unimplemented!()
-    }
-}
-
-/// The frames of an event, innermost first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Stack<'a> {
-    bytes: &'a [u8],
-    pointer_size: u32,
-}
-
-impl<'a> Stack<'a> {
-    /// Whether there are no frames.
-    pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
-    }
-    /// Number of frames.
-    pub fn len(&self) -> usize {
-        self.frames().len()
-    }
-    /// The addresses, innermost first. All but the first are return addresses.
-    pub fn frames(&self) -> impl ExactSizeIterator<Item = u64> + use<'a> {
-        core::iter::empty()
-    }
-    /// The pointers as they lie in the file.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
-    }
-}
-
-/// Events that were not delivered, from the numbers of those that were (nettrace.md 7.2).
-#[derive(Clone, Debug, Default)]
-pub struct Losses {
-    /// Missing between events, and between the last event of a thread and a sequence point: what TraceEvent counts.
-    pub gaps: u64,
-    /// Missing before the first event seen of a thread, and all events of threads of which none was seen.
-    pub at_start: u64,
-    /// Whether more may be lost than the file can tell: say "at least".
-    pub is_lower_bound: bool,
-}
-
-impl Losses {
-    /// All.
-    pub fn total(&self) -> u64 {
-        self.gaps.saturating_add(self.at_start)
-    }
-    /// Per capture thread, in the order of first appearance. Threads that V6 removed stay in the list.
-    pub fn threads(&self) -> &[ThreadLosses] {
-        &[]
-    }
-}
-
-/// Deliveries and losses of one capture thread.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ThreadLosses {
-    /// The operating system's number of the thread.
-    pub thread_id: u64,
-    /// Events in the file.
-    pub delivered: u64,
-    /// See [`Losses::gaps`].
-    pub gaps: u64,
-    /// See [`Losses::at_start`].
-    pub at_start: u64,
-}
-
-/// What a reader saw.
-#[derive(Clone, Debug, Default)]
+/// What a reader saw: sizes of the file, and oddities that it tolerated (nettrace.md section 9).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
     /// Events given.
     pub events: u64,
+    /// Bytes of their payloads.
+    pub payload_bytes: u64,
+    /// Time stamps of the oldest and the newest of them; (0, 0) if there is none.
+    pub timestamps: (i64, i64),
+    /// Blocks by kind. In V1 and V2, which know no blocks, event records.
+    pub event_blocks: u64,
+    /// Metadata blocks.
+    pub metadata_blocks: u64,
+    /// Stack blocks.
+    pub stack_blocks: u64,
+    /// Sequence points.
+    pub sequence_points: u64,
+    /// V6: thread, remove-thread and label list blocks.
+    pub thread_blocks: u64,
+    /// V6: label list blocks.
+    pub label_blocks: u64,
+    /// Stacks that were defined.
+    pub stacks: u64,
+    /// Descriptions.
+    pub descriptions: u64,
+    /// Blocks of kinds that are not known, skipped.
+    pub unknown_blocks: u64,
+    /// Events without a description.
+    pub undescribed_events: u64,
+    /// V6: events of threads that no row describes.
+    pub unknown_threads: u64,
+    /// Descriptions, or rows of threads, whose number was in use.
+    pub duplicates: u64,
+    /// Descriptions whose list of fields made no sense.
+    pub unreadable_descriptions: u64,
+    /// Bytes behind the end of the trace that are there to see; the reader does not look for more.
+    pub trailing_bytes: u64,
 }
 
-/// A part of the file that recover mode left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Skipped {
-    /// Where it begins.
-    pub offset: u64,
-    /// Its size in bytes.
-    pub length: u64,
-    /// Why.
-    pub reason: ErrorKind,
-}
+impl<R: Read> Reader<R> {
+    /// Reads the header.
+    pub fn new(source: R) -> Result<Reader<R>, Error> {
+        Reader::with_options(source, ReaderOptions::default())
+    }
 
-/// Gives the events of a [`Reader`] by time, in the order in which TraceEvent dispatches them (nettrace.md 7.1).
-///
-/// Memory is bounded by what the writer puts between two events marked as sorted, or two sequence points. V1–V3 know
-/// neither: their events come in the order of the file.
-#[derive(Debug)]
-pub struct DispatchOrder<R> {
-    reader: Reader<R>,
-}
+    /// The same with options.
+    pub fn with_options(source: R, options: ReaderOptions) -> Result<Reader<R>, Error> {
+        Reader::open(Source::new(source), options)
+    }
 
-impl<R: Read> DispatchOrder<R> {
-    /// The next event by time.
+    /// The next event in the order of the file; `None` after the end, and after an error.
+    ///
+    /// Of a file that was cut off every complete event is given, then one error. An error of the source
+    /// ([`ErrorKind::Source`]) is not the end: reading can be tried again.
+    #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
-        unimplemented!()
+        while !self.advance()? {
+            if !self.next_block()? {
+                return Ok(None);
+            }
+            self.notices.clear();
+        }
+        Ok(Some(self.event()))
     }
-    /// The reader, for its tables and figures. They run ahead of the events given.
-    pub fn reader(&self) -> &Reader<R> {
-        &self.reader
+
+    /// The next thing in the order of the file. Blocks of stacks and labels are taken in silently.
+    pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
+        loop {
+            if let Some(notice) = self.notices.pop_front() {
+                return Ok(Some(self.item(notice)));
+            }
+            if self.records.position < self.records.end {
+                match self.read_record() {
+                    Ok(true) => return Ok(Some(Item::Event(self.event()))),
+                    Ok(false) => {}
+                    Err(error) => self.damaged_record(error)?,
+                }
+            } else if !self.next_block()? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn item(&self, notice: Notice) -> Item<'_> {
+        match notice {
+            Notice::Metadata(place) => Item::Metadata(self.tables.metadata.at(place)),
+            Notice::SequencePoint => {
+                let (timestamp, flags) = self.point;
+                Item::SequencePoint(SequencePoint {
+                    timestamp,
+                    flags,
+                    threads: &self.point_threads,
+                })
+            }
+            Notice::ThreadDefined(index) => Item::ThreadDefined {
+                index,
+                row: self.tables.threads.get(&index).unwrap_or(&NO_THREAD),
+            },
+            Notice::ThreadRemoved(index, sequence_number) => Item::ThreadRemoved {
+                index,
+                sequence_number,
+            },
+        }
+    }
+
+    /// Goes on to the next event of the block at hand; `false` if there is none.
+    #[inline]
+    fn advance(&mut self) -> Result<bool, Error> {
+        while self.records.position < self.records.end {
+            match self.read_record() {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(error) => self.damaged_record(error)?,
+            }
+        }
+        Ok(false)
+    }
+
+    /// Reads a record; `false` if it is not an event.
+    #[inline]
+    fn read_record(&mut self) -> Result<bool, Error> {
+        let Records {
+            form,
+            position,
+            end,
+            header,
+            ..
+        } = &mut self.records;
+        let start = *position;
+        let bytes = self.source.buffer().get(..*end).unwrap_or_default();
+        match form {
+            RecordForm::CompressedV4 | RecordForm::CompressedV6 => {
+                let decoded = match form {
+                    RecordForm::CompressedV4 => header.decode_compressed::<false>(bytes, start),
+                    _ => header.decode_compressed::<true>(bytes, start),
+                };
+                let payload_end = decoded
+                    .map(|payload| (payload, payload.wrapping_add(header.payload_size as usize)));
+                match payload_end {
+                    Ok((payload, payload_end)) if payload_end <= *end => {
+                        self.current.payload = (payload, payload_end);
+                        *position = payload_end;
+                    }
+                    failed => {
+                        let kind = failed.err().unwrap_or(ErrorKind::RecordOverrun);
+                        return Err(Error {
+                            offset: self.source.offset_of(start),
+                            kind,
+                        });
+                    }
+                }
+            }
+            RecordForm::Uncompressed | RecordForm::WithStack => {
+                let mut cursor = Cursor::new(
+                    bytes.get(start..).unwrap_or_default(),
+                    self.source.offset_of(start),
+                );
+                self.current.inline_stack = (0, 0);
+                let payload = start.wrapping_add(match form {
+                    RecordForm::Uncompressed => {
+                        header.decode_uncompressed(&mut cursor, self.tables.is_v6())?
+                    }
+                    _ => {
+                        let (payload, stack, size) = header.decode_with_stack(&mut cursor)?;
+                        let stack = start.wrapping_add(stack);
+                        self.current.inline_stack = (stack, stack.wrapping_add(size));
+                        payload
+                    }
+                });
+                self.current.payload =
+                    (payload, payload.wrapping_add(header.payload_size as usize));
+                *position = start.wrapping_add(cursor.position());
+                if header.metadata_id == 0 && *form == RecordForm::WithStack {
+                    return self.define_from_record(start).map(|()| false);
+                }
+            }
+        }
+        self.current.record = start;
+        self.take_in_event();
+        Ok(true)
+    }
+
+    /// Looks up what the event at hand refers to, and counts it.
+    #[inline]
+    fn take_in_event(&mut self) {
+        let header = &self.records.header;
+        self.current.place = self.tables.metadata.place(header.metadata_id);
+        if self.current.place == MISSING {
+            self.statistics.undescribed_events = self.statistics.undescribed_events.wrapping_add(1);
+            self.tables.metadata.missing.id = header.metadata_id;
+        }
+        match self.records.form {
+            RecordForm::WithStack => {
+                self.current.thread_id = header.thread_id;
+                self.losses
+                    .unnumbered_event(header.thread_id, self.current.process_id);
+            }
+            _ if !self.tables.is_v6() => {
+                self.current.thread_id = header.thread_id;
+                let (key, process) = (header.capture_thread_id, self.current.process_id);
+                self.losses
+                    .event(key, header.sequence_number, || (key, process));
+            }
+            _ => {
+                if self.current.resolved != Some(header.thread_id) {
+                    self.resolve_thread();
+                }
+                let (header, threads) = (&self.records.header, &self.tables.threads);
+                let key = header.capture_thread_id;
+                self.losses
+                    .event(key, header.sequence_number, || names(threads.get(&key)));
+            }
+        }
+        let (timestamp, statistics) = (self.records.header.timestamp as i64, &mut self.statistics);
+        if statistics.events == 0 {
+            statistics.timestamps = (timestamp, timestamp);
+        }
+        let (oldest, newest) = statistics.timestamps;
+        statistics.timestamps = (oldest.min(timestamp), newest.max(timestamp));
+        statistics.events = statistics.events.wrapping_add(1);
+        statistics.payload_bytes = statistics
+            .payload_bytes
+            .wrapping_add(u64::from(self.records.header.payload_size));
+    }
+
+    #[inline(never)]
+    fn resolve_thread(&mut self) {
+        let index = self.records.header.thread_id;
+        let row = self.tables.threads.get(&index);
+        if row.is_none() {
+            self.statistics.unknown_threads = self.statistics.unknown_threads.wrapping_add(1);
+        }
+        (self.current.thread_id, self.current.process_id) = names(row);
+        if row.is_none_or(|row| row.process_id.is_none()) {
+            self.current.process_id = self.tables.info.process_id.unwrap_or(0);
+        }
+        self.current.resolved = row.map(|_| index);
+    }
+
+    /// The event at hand.
+    #[inline(always)]
+    fn event(&self) -> Event<'_> {
+        let Current {
+            record,
+            payload,
+            inline_stack,
+            place,
+            process_id,
+            thread_id,
+            ..
+        } = self.current;
+        let buffer = self.source.buffer();
+        Event {
+            header: &self.records.header,
+            metadata: self.tables.metadata.at(place),
+            payload: buffer.get(payload.0..payload.1).unwrap_or_default(),
+            inline_stack: buffer
+                .get(inline_stack.0..inline_stack.1)
+                .unwrap_or_default(),
+            tables: &self.tables,
+            process_id,
+            thread_id,
+            offset: self.source.offset_of(record),
+        }
+    }
+
+    /// What the trace says about itself.
+    pub fn info(&self) -> &TraceInfo {
+        &self.tables.info
+    }
+
+    /// Events that the writer could not keep, as far as read.
+    pub fn losses(&self) -> &Losses {
+        &self.losses
+    }
+
+    /// The description with this id.
+    pub fn metadata(&self, id: u32) -> Option<&Metadata> {
+        match self.tables.metadata.place(id) {
+            MISSING => None,
+            place => Some(self.tables.metadata.at(place)),
+        }
+    }
+
+    /// All descriptions so far, in the order of the file. V6 can forget them: since then.
+    pub fn all_metadata(&self) -> &[Metadata] {
+        self.tables.metadata.rows()
+    }
+
+    /// V6: the thread with this index.
+    pub fn thread(&self, index: u64) -> Option<&ThreadRow> {
+        self.tables.threads.get(&index)
+    }
+
+    /// Counts of what was read, and of oddities that were tolerated.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// What was skipped in recover mode, up to a thousand parts.
+    pub fn skipped(&self) -> &[Skipped] {
+        &self.skipped
+    }
+
+    /// Whether the end tag was read: the trace is complete.
+    pub fn is_complete(&self) -> bool {
+        self.state == State::Ended { is_complete: true }
+    }
+
+    /// Offset of the next byte that was not read.
+    pub fn offset(&self) -> u64 {
+        self.source
+            .offset_of(self.records.position.max(self.source.start()))
+    }
+
+    /// Changes the order to that in which TraceEvent dispatches events: by time. Before the first event is read.
+    pub fn dispatch_order(self) -> DispatchOrder<R> {
+        DispatchOrder::new(self)
     }
 }
+
+/// Thread and process of a row of V6.
+fn names(row: Option<&ThreadRow>) -> (u64, u64) {
+    row.map_or((0, 0), |row| {
+        (row.thread_id.unwrap_or(0), row.process_id.unwrap_or(0))
+    })
+}
+
+static NO_THREAD: ThreadRow = ThreadRow {
+    process_id: None,
+    thread_id: None,
+    name: None,
+    key_values: Vec::new(),
+};

@@ -1,8 +1,17 @@
 //! Writing traces: V4 (with the tags called V5) and V6. Works without std, does no I/O.
 
+mod interner;
+
 use alloc::vec::Vec;
 
-use crate::{Guid, Label, Metadata, ThreadRow, TraceInfo};
+use hashbrown::HashSet;
+
+use crate::format::container::{self, BlockKind, MAX_V6_BLOCK, ObjectHeader, TAG_END, TAG_NULL};
+use crate::format::event::{self, BlockHeader, EventHeader};
+use crate::format::{description, labels, metadata, sequence_point, stacks, threads};
+use crate::wire::{put_u16, put_u32};
+use crate::{FormatVersion, Guid, Label, Metadata, ThreadRow, TraceInfo};
+use interner::Interner;
 
 /// The versions that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +55,11 @@ pub struct EventRecord<'a> {
 /// The processor number of an event whose processor is not known.
 pub const UNKNOWN_PROCESSOR: u32 = u32::MAX;
 
+/// Flag of a V6 sequence point: thread indexes are forgotten and may be defined anew.
+pub const FORGET_THREADS: u32 = 1;
+/// Flag of a V6 sequence point: metadata ids are forgotten and may be defined anew.
+pub const FORGET_METADATA: u32 = 2;
+
 /// What a writer refuses. Nothing was written then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -65,80 +79,553 @@ pub enum WriteError {
 ///
 /// Nothing but bytes of whole blocks ever appears in the output, so it can be taken at any time. Order of calls:
 /// [`define_event`](Self::define_event), [`stack`](Self::stack) and V6's [`define_thread`](Self::define_thread)
-/// before the first [`event`](Self::event) that names them.
+/// before the first [`event`](Self::event) that names them. Memory grows with the stacks and label lists between two
+/// sequence points, and with what the caller leaves in the output.
 #[derive(Debug)]
 pub struct TraceWriter {
+    format: WriteFormat,
+    is_compressed: bool,
+    block_size: usize,
     output: Vec<u8>,
+    /// Offset in the stream of the end of `output`; alignment counts from the first byte of the stream.
+    offset: u64,
+    events: Block,
+    metadata: Block,
+    stacks: Interner,
+    labels: Interner,
+    /// V6: rows of threads and entries of removed threads.
+    threads: Vec<u8>,
+    removed: Vec<u8>,
+    defined: DefinedIds,
+    /// The activity ids that `activity_labels` is the list of.
+    activity: (Guid, Guid),
+    activity_labels: u32,
+    scratch: Vec<u8>,
 }
+
+/// Records of an event or metadata block under construction.
+#[derive(Debug)]
+struct Block {
+    content: Vec<u8>,
+    previous: EventHeader,
+    min_timestamp: i64,
+    max_timestamp: i64,
+}
+
+/// Size of event blocks unless set: what the runtime uses.
+const BLOCK_SIZE: usize = 100 << 10;
 
 impl TraceWriter {
     /// A trace with its header in the output. `info.format` is ignored.
-    pub fn new(_format: WriteFormat, _info: &TraceInfo) -> TraceWriter {
-        unimplemented!()
+    pub fn new(format: WriteFormat, info: &TraceInfo) -> TraceWriter {
+        let mut writer = TraceWriter {
+            format,
+            is_compressed: true,
+            block_size: BLOCK_SIZE,
+            output: Vec::new(),
+            offset: 0,
+            events: Block::new(),
+            metadata: Block::new(),
+            stacks: Interner::default(),
+            labels: Interner::default(),
+            threads: Vec::new(),
+            removed: Vec::new(),
+            defined: DefinedIds::default(),
+            activity: (Guid::ZERO, Guid::ZERO),
+            activity_labels: 0,
+            scratch: Vec::new(),
+        };
+        writer.output.extend_from_slice(container::MAGIC);
+        match format {
+            WriteFormat::V4 => {
+                writer
+                    .output
+                    .extend_from_slice(container::FAST_SERIALIZATION);
+                ObjectHeader::encode(&mut writer.output, BlockKind::Trace);
+                description::encode(&mut writer.output, info, FormatVersion::V4);
+                writer.output.push(TAG_END);
+                writer.offset = writer.output.len() as u64;
+            }
+            WriteFormat::V6 => {
+                for part in [0, 6, 0] {
+                    put_u32(&mut writer.output, part);
+                }
+                description::encode(&mut writer.scratch, info, FormatVersion::V6);
+                writer.put_scratch(BlockKind::Trace);
+            }
+        }
+        writer
     }
+
     /// The format that is written.
     pub fn format(&self) -> WriteFormat {
-        unimplemented!()
+        self.format
     }
-    /// Size in bytes of event blocks before they are closed on their own, 102,400 in the beginning.
-    pub fn set_block_size(&mut self, _bytes: usize) {
-        unimplemented!()
+
+    /// Size in bytes of event blocks before they are closed on their own, 102,400 in the beginning. A V6 block is
+    /// closed before it reaches its limit of 16,777,215 bytes whatever is set.
+    pub fn set_block_size(&mut self, bytes: usize) {
+        self.block_size = bytes;
     }
+
+    /// Whether headers of events are compressed, which they are in the beginning. Closes the open blocks. No runtime
+    /// ever wrote uncompressed ones; every reader should know them.
+    pub fn set_compressed(&mut self, is_compressed: bool) {
+        self.flush();
+        self.is_compressed = is_compressed;
+    }
+
     /// Describes the events of one metadata id. Ids count from 1; each is defined once. What the format has no place
     /// for is left out: see [`crate::unrepresentable`].
-    pub fn define_event(&mut self, _metadata: &Metadata) -> Result<(), WriteError> {
-        unimplemented!()
+    pub fn define_event(&mut self, metadata: &Metadata) -> Result<(), WriteError> {
+        self.scratch.clear();
+        match self.format {
+            WriteFormat::V4 => {
+                metadata::encode_v4(&mut self.scratch, metadata);
+                let header = EventHeader {
+                    timestamp: self.events.previous.timestamp,
+                    payload_size: self.scratch.len() as u32,
+                    is_sorted: true,
+                    ..EventHeader::BLOCK_START
+                };
+                self.metadata.add::<false>(&header, &self.scratch, true);
+            }
+            WriteFormat::V6 => {
+                metadata::encode_v6_row(&mut self.scratch, metadata);
+                if self.scratch.len() > usize::from(u16::MAX) {
+                    // Descriptive text goes first.
+                    let mut bare = metadata.clone();
+                    (bare.message_template, bare.description) = (None, None);
+                    bare.key_values.clear();
+                    self.scratch.clear();
+                    metadata::encode_v6_row(&mut self.scratch, &bare);
+                    if self.scratch.len() > usize::from(u16::MAX) {
+                        bare.fields.clear();
+                        self.scratch.clear();
+                        metadata::encode_v6_row(&mut self.scratch, &bare);
+                    }
+                }
+                let Ok(size) = u16::try_from(self.scratch.len()) else {
+                    return Err(WriteError::RowTooLarge);
+                };
+                if self.metadata.content.len() > MAX_V6_BLOCK / 2 {
+                    self.flush();
+                }
+                put_u16(&mut self.metadata.content, size);
+                self.metadata.content.extend_from_slice(&self.scratch);
+            }
+        }
+        self.defined.insert(metadata.id);
+        Ok(())
     }
+
     /// Whether [`define_event`](Self::define_event) was called for this id.
-    pub fn is_defined(&self, _metadata_id: u32) -> bool {
-        unimplemented!()
+    pub fn is_defined(&self, metadata_id: u32) -> bool {
+        self.defined.contains(metadata_id)
     }
+
     /// The number of a stack, given as pointers of the trace's size, innermost frame first. The same stack has the
     /// same number until the next sequence point. An empty one is 0.
-    pub fn stack(&mut self, _frames: &[u8]) -> Result<u32, WriteError> {
-        unimplemented!()
+    pub fn stack(&mut self, frames: &[u8]) -> Result<u32, WriteError> {
+        if frames.is_empty() {
+            return Ok(0);
+        }
+        if frames.len() > MAX_V6_BLOCK / 2 {
+            return Err(WriteError::ListTooLarge);
+        }
+        Ok(self.stacks.number(frames))
     }
+
     /// V6: the number of a list of labels, until the next sequence point. An empty list is 0, and so is every list
     /// in V4.
-    pub fn label_list(&mut self, _labels: &[Label<'_>]) -> Result<u32, WriteError> {
-        unimplemented!()
+    pub fn label_list(&mut self, labels: &[Label<'_>]) -> Result<u32, WriteError> {
+        if labels.is_empty() || self.format == WriteFormat::V4 {
+            return Ok(0);
+        }
+        self.scratch.clear();
+        labels::encode(&mut self.scratch, labels);
+        if self.scratch.len() > MAX_V6_BLOCK / 2 {
+            return Err(WriteError::ListTooLarge);
+        }
+        Ok(self.labels.number(&self.scratch))
     }
+
     /// V6: names a thread. Nothing in V4, where threads are known by their id.
-    pub fn define_thread(&mut self, _index: u64, _row: &ThreadRow) -> Result<(), WriteError> {
-        unimplemented!()
+    pub fn define_thread(&mut self, index: u64, row: &ThreadRow) -> Result<(), WriteError> {
+        if self.format == WriteFormat::V4 {
+            return Ok(());
+        }
+        // The index may be one that was removed: the removal comes first then.
+        if !self.removed.is_empty() || self.threads.len() > MAX_V6_BLOCK / 2 {
+            self.flush();
+        }
+        self.scratch.clear();
+        threads::encode_row(&mut self.scratch, index, row);
+        let Ok(size) = u16::try_from(self.scratch.len()) else {
+            return Err(WriteError::RowTooLarge);
+        };
+        put_u16(&mut self.threads, size);
+        self.threads.extend_from_slice(&self.scratch);
+        Ok(())
     }
+
     /// V6: a thread ended, after having tried to write that many events. Nothing in V4.
-    pub fn remove_thread(&mut self, _index: u64, _sequence_number: u32) {
-        unimplemented!()
+    pub fn remove_thread(&mut self, index: u64, sequence_number: u32) {
+        if self.format == WriteFormat::V6 {
+            threads::encode_removed(&mut self.removed, index, sequence_number);
+            if self.removed.len() > MAX_V6_BLOCK / 2 {
+                self.flush();
+            }
+        }
     }
+
     /// Writes an event.
-    pub fn event(&mut self, _event: &EventRecord<'_>) -> Result<(), WriteError> {
-        unimplemented!()
+    #[inline]
+    pub fn event(&mut self, event: &EventRecord<'_>) -> Result<(), WriteError> {
+        let mut header = EventHeader {
+            metadata_id: event.metadata_id,
+            sequence_number: event.sequence_number,
+            thread_id: event.thread_id,
+            capture_thread_id: event.capture_thread_id,
+            processor_number: event.processor_number,
+            stack_id: event.stack_id,
+            timestamp: event.timestamp,
+            activity_id: event.activity_id,
+            related_activity_id: event.related_activity_id,
+            label_list: 0,
+            payload_size: event.payload.len() as u32,
+            is_sorted: event.is_sorted,
+        };
+        match self.format {
+            WriteFormat::V4 => {
+                if event.payload.len() > MAX_V4_EVENT {
+                    return Err(WriteError::EventTooLarge);
+                }
+                self.events
+                    .add::<false>(&header, event.payload, self.is_compressed);
+            }
+            WriteFormat::V6 => {
+                if event.payload.len() > MAX_V6_EVENT {
+                    return Err(WriteError::EventTooLarge);
+                }
+                header.label_list = match event.label_list {
+                    0 => self.activity_labels(event.activity_id, event.related_activity_id),
+                    list => list,
+                };
+                if self
+                    .events
+                    .content
+                    .len()
+                    .saturating_add(event.payload.len())
+                    > MAX_V6_EVENT
+                {
+                    self.flush();
+                }
+                self.events
+                    .add::<true>(&header, event.payload, self.is_compressed);
+            }
+        }
+        if self.events.content.len() >= self.block_size {
+            self.flush();
+        }
+        Ok(())
     }
+
+    /// V6: the list of labels that says what the two ids say in V4.
+    #[inline]
+    fn activity_labels(&mut self, activity_id: Guid, related_activity_id: Guid) -> u32 {
+        if (activity_id, related_activity_id) != self.activity {
+            self.activity = (activity_id, related_activity_id);
+            self.scratch.clear();
+            match (activity_id.is_zero(), related_activity_id.is_zero()) {
+                (true, true) => {}
+                (false, true) => {
+                    labels::encode(&mut self.scratch, &[Label::ActivityId(activity_id)])
+                }
+                (true, false) => labels::encode(
+                    &mut self.scratch,
+                    &[Label::RelatedActivityId(related_activity_id)],
+                ),
+                (false, false) => {
+                    let both = [
+                        Label::ActivityId(activity_id),
+                        Label::RelatedActivityId(related_activity_id),
+                    ];
+                    labels::encode(&mut self.scratch, &both);
+                }
+            }
+            self.activity_labels = if self.scratch.is_empty() {
+                0
+            } else {
+                self.labels.number(&self.scratch)
+            };
+        }
+        self.activity_labels
+    }
+
     /// Closes all blocks and writes a sequence point: every event so far is not newer than `timestamp`, every later
     /// one is not older, and each thread tried to write at least so many events. Stacks and label lists are
     /// forgotten. `flags` is written in V6 only: see [`FORGET_THREADS`] and [`FORGET_METADATA`].
-    pub fn sequence_point<I>(&mut self, _timestamp: u64, _flags: u32, _threads: I)
+    pub fn sequence_point<I>(&mut self, timestamp: u64, flags: u32, threads: I)
     where
         I: IntoIterator<Item = (u64, u32)>,
     {
-        unimplemented!()
+        self.flush();
+        let format = self.format_version();
+        let mut threads = threads.into_iter().peekable();
+        loop {
+            // A block has room for about a million threads; more of them take several points at the same time, of
+            // which the last has the flags.
+            self.scratch.clear();
+            sequence_point::encode(
+                &mut self.scratch,
+                format,
+                timestamp,
+                0,
+                threads.by_ref().take(MAX_LISTED),
+            );
+            let is_last = threads.peek().is_none();
+            if is_last && self.format == WriteFormat::V6 {
+                sequence_point::set_flags(&mut self.scratch, flags);
+            }
+            self.put_scratch(BlockKind::SequencePoint);
+            if is_last {
+                break;
+            }
+        }
+        self.stacks.forget();
+        self.labels.forget();
+        (self.activity, self.activity_labels) = ((Guid::ZERO, Guid::ZERO), 0);
+        if self.format == WriteFormat::V6 && flags & FORGET_METADATA != 0 {
+            self.defined = DefinedIds::default();
+        }
     }
+
     /// Closes all open blocks: everything written so far is in the output afterwards.
     pub fn flush(&mut self) {
-        unimplemented!()
+        self.flush_metadata();
+        if !self.threads.is_empty() {
+            self.scratch.clear();
+            core::mem::swap(&mut self.scratch, &mut self.threads);
+            self.put_scratch(BlockKind::Thread);
+            core::mem::swap(&mut self.scratch, &mut self.threads);
+            self.threads.clear();
+        }
+        while self.stacks.pending_bytes() > 0 {
+            self.flush_list(BlockKind::Stack);
+        }
+        while self.labels.pending_bytes() > 0 {
+            self.flush_list(BlockKind::LabelList);
+        }
+        if !self.events.content.is_empty() {
+            self.scratch.clear();
+            self.events
+                .header(self.is_compressed)
+                .encode(&mut self.scratch);
+            let content = core::mem::take(&mut self.events.content);
+            self.put_block(BlockKind::Event, &content);
+            self.events.content = content;
+            self.events.restart();
+        }
+        if !self.removed.is_empty() {
+            self.scratch.clear();
+            core::mem::swap(&mut self.scratch, &mut self.removed);
+            self.put_scratch(BlockKind::RemoveThread);
+            core::mem::swap(&mut self.scratch, &mut self.removed);
+            self.removed.clear();
+        }
     }
+
+    fn flush_metadata(&mut self) {
+        if self.metadata.content.is_empty() {
+            return;
+        }
+        self.scratch.clear();
+        match self.format {
+            WriteFormat::V4 => self.metadata.header(true).encode(&mut self.scratch),
+            WriteFormat::V6 => put_u16(&mut self.scratch, 0),
+        }
+        let content = core::mem::take(&mut self.metadata.content);
+        self.put_block(BlockKind::Metadata, &content);
+        self.metadata.content = content;
+        self.metadata.restart();
+    }
+
+    /// Writes a block with as many of the pending stacks or label lists as fit into one.
+    fn flush_list(&mut self, kind: BlockKind) {
+        self.scratch.clear();
+        let list = if kind == BlockKind::Stack {
+            &mut self.stacks
+        } else {
+            &mut self.labels
+        };
+        let first = list.pending().map_or(1, |(number, _)| number);
+        stacks::encode_header(&mut self.scratch, first, 0);
+        let mut count = 0u32;
+        while let Some((_, string)) = list.pending() {
+            if count > 0 && self.scratch.len().saturating_add(string.len()) > MAX_V6_BLOCK - 64 {
+                break;
+            }
+            if kind == BlockKind::Stack {
+                stacks::encode(&mut self.scratch, string);
+            } else {
+                self.scratch.extend_from_slice(string);
+            }
+            list.mark_written();
+            count = count.wrapping_add(1);
+        }
+        if let Some(place) = self.scratch.get_mut(4..8) {
+            place.copy_from_slice(&count.to_le_bytes());
+        }
+        self.put_scratch(kind);
+    }
+
     /// Closes all blocks and writes the end of the stream. Nothing may be written after it.
     pub fn finish(&mut self) {
-        unimplemented!()
+        self.flush();
+        match self.format {
+            WriteFormat::V4 => {
+                self.output.push(TAG_NULL);
+                self.offset = self.offset.wrapping_add(1);
+            }
+            WriteFormat::V6 => {
+                self.scratch.clear();
+                self.put_scratch(BlockKind::EndOfStream);
+            }
+        }
     }
+
     /// What was written and not taken yet. The caller may drain or take it whenever it likes.
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
+
+    fn format_version(&self) -> FormatVersion {
+        match self.format {
+            WriteFormat::V4 => FormatVersion::V4,
+            WriteFormat::V6 => FormatVersion::V6,
+        }
+    }
+
+    /// Writes a block whose content is in `scratch`.
+    fn put_scratch(&mut self, kind: BlockKind) {
+        self.put_block(kind, &[]);
+    }
+
+    /// Writes a block whose content begins in `scratch` and goes on in `rest`.
+    fn put_block(&mut self, kind: BlockKind, rest: &[u8]) {
+        let before = self.output.len();
+        let size = self.scratch.len().saturating_add(rest.len());
+        self.output.reserve(size.saturating_add(64));
+        match self.format {
+            WriteFormat::V4 => {
+                ObjectHeader::encode(&mut self.output, kind);
+                put_u32(&mut self.output, size as u32);
+                let here = self
+                    .offset
+                    .wrapping_add(self.output.len().wrapping_sub(before) as u64);
+                let padded = self.output.len().saturating_add(container::padding(here));
+                self.output.resize(padded, 0);
+            }
+            WriteFormat::V6 => container::put_v6_header(&mut self.output, kind, size),
+        }
+        self.output.extend_from_slice(&self.scratch);
+        self.output.extend_from_slice(rest);
+        if self.format == WriteFormat::V4 {
+            self.output.push(TAG_END);
+        }
+        self.offset = self
+            .offset
+            .wrapping_add(self.output.len().wrapping_sub(before) as u64);
+    }
 }
 
-/// Flag of a V6 sequence point: thread indexes are forgotten and may be defined anew.
-pub const FORGET_THREADS: u32 = 1;
-/// Flag of a V6 sequence point: metadata ids are forgotten and may be defined anew.
-pub const FORGET_METADATA: u32 = 2;
+/// Threads in one sequence point: each takes at most fifteen bytes.
+const MAX_LISTED: usize = 1 << 20;
+/// The largest payload of an event in V6: a block less its header and the longest header of a record.
+const MAX_V6_EVENT: usize = MAX_V6_BLOCK - 256;
+/// The largest payload of an event in V4, whose blocks have a signed size.
+const MAX_V4_EVENT: usize = i32::MAX as usize / 2;
+
+impl Block {
+    fn new() -> Block {
+        Block {
+            content: Vec::new(),
+            previous: EventHeader::BLOCK_START,
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+        }
+    }
+
+    #[inline]
+    fn add<const V6: bool>(&mut self, header: &EventHeader, payload: &[u8], is_compressed: bool) {
+        let timestamp = header.timestamp as i64;
+        self.min_timestamp = self.min_timestamp.min(timestamp);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        if is_compressed {
+            event::encode_compressed::<V6>(&mut self.content, &mut self.previous, header, payload);
+        } else {
+            event::encode_uncompressed::<V6>(&mut self.content, header, payload);
+        }
+    }
+
+    fn header(&self, is_compressed: bool) -> BlockHeader {
+        let (min_timestamp, max_timestamp) = (self.min_timestamp, self.max_timestamp);
+        if min_timestamp > max_timestamp {
+            return BlockHeader {
+                is_compressed,
+                min_timestamp: 0,
+                max_timestamp: 0,
+            };
+        }
+        BlockHeader {
+            is_compressed,
+            min_timestamp,
+            max_timestamp,
+        }
+    }
+
+    fn restart(&mut self) {
+        let content = core::mem::take(&mut self.content);
+        *self = Block {
+            content,
+            ..Block::new()
+        };
+        self.content.clear();
+    }
+}
+
+/// The metadata ids that were defined: a bit each for the small ones, which are all there are in practice.
+#[derive(Debug, Default)]
+struct DefinedIds {
+    bits: Vec<u64>,
+    large: HashSet<u32>,
+}
+
+const SMALL_IDS: u32 = 1 << 20;
+
+impl DefinedIds {
+    fn insert(&mut self, id: u32) {
+        if id >= SMALL_IDS {
+            self.large.insert(id);
+            return;
+        }
+        let word = (id >> 6) as usize;
+        if self.bits.len() <= word {
+            self.bits.resize(word.saturating_add(1), 0);
+        }
+        if let Some(bits) = self.bits.get_mut(word) {
+            *bits |= 1u64.wrapping_shl(id & 63);
+        }
+    }
+
+    #[inline]
+    fn contains(&self, id: u32) -> bool {
+        if id >= SMALL_IDS {
+            return self.large.contains(&id);
+        }
+        self.bits
+            .get((id >> 6) as usize)
+            .is_some_and(|bits| bits.wrapping_shr(id & 63) & 1 == 1)
+    }
+}

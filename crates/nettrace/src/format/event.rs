@@ -1,0 +1,393 @@
+//! Event records and their headers: compressed and uncompressed, V1 to V6 (nettrace.md sections 3, 4, 5.1–5.3, 6.3).
+//!
+//! Invariant: [`EventHeader::decode_compressed`] and [`encode_compressed`] keep the same "previous record"; both
+//! begin a block with [`EventHeader::BLOCK_START`].
+
+use alloc::vec::Vec;
+
+use crate::wire::{Cursor, put_i64, put_u16, put_u32, put_u64, varu64};
+use crate::{Error, ErrorKind, Guid};
+
+/// All fields of a record's header. Which of the ids mean what depends on the version, see [`crate::EventRecord`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct EventHeader {
+    pub(crate) metadata_id: u32,
+    pub(crate) sequence_number: u32,
+    pub(crate) thread_id: u64,
+    pub(crate) capture_thread_id: u64,
+    pub(crate) processor_number: u32,
+    pub(crate) stack_id: u32,
+    pub(crate) timestamp: u64,
+    pub(crate) activity_id: Guid,
+    pub(crate) related_activity_id: Guid,
+    /// V6 only.
+    pub(crate) label_list: u32,
+    pub(crate) payload_size: u32,
+    pub(crate) is_sorted: bool,
+}
+
+const METADATA_ID: u8 = 0x01;
+const SEQUENCE: u8 = 0x02;
+const THREAD_ID: u8 = 0x04;
+const STACK_ID: u8 = 0x08;
+const ACTIVITY_ID: u8 = 0x10;
+/// V6 has one list of labels in place of two ids.
+const LABEL_LIST: u8 = 0x10;
+const RELATED_ACTIVITY_ID: u8 = 0x20;
+const SORTED: u8 = 0x40;
+const PAYLOAD_SIZE: u8 = 0x80;
+
+impl EventHeader {
+    /// What stands before the first record of a block.
+    pub(crate) const BLOCK_START: EventHeader = EventHeader {
+        metadata_id: 0,
+        sequence_number: 0,
+        thread_id: 0,
+        capture_thread_id: 0,
+        processor_number: 0,
+        stack_id: 0,
+        timestamp: 0,
+        activity_id: Guid::ZERO,
+        related_activity_id: Guid::ZERO,
+        label_list: 0,
+        payload_size: 0,
+        is_sorted: false,
+    };
+
+    /// Makes this record out of the previous one and the bytes at `position`; gives where the payload begins.
+    #[inline(always)]
+    pub(crate) fn decode_compressed<const V6: bool>(
+        &mut self,
+        bytes: &[u8],
+        position: usize,
+    ) -> Result<usize, ErrorKind> {
+        let Some(&flags) = bytes.get(position) else {
+            return Err(ErrorKind::RecordOverrun);
+        };
+        let mut at = position.wrapping_add(1);
+        if flags & METADATA_ID != 0 {
+            self.metadata_id = narrow(bytes, &mut at)?;
+        }
+        if flags & SEQUENCE != 0 {
+            let delta = narrow(bytes, &mut at)?;
+            self.sequence_number = self.sequence_number.wrapping_add(delta).wrapping_add(1);
+            (self.capture_thread_id, at) = varu64(bytes, at)?;
+            self.processor_number = narrow(bytes, &mut at)?;
+        } else if self.metadata_id != 0 {
+            self.sequence_number = self.sequence_number.wrapping_add(1);
+        }
+        if flags & THREAD_ID != 0 {
+            (self.thread_id, at) = varu64(bytes, at)?;
+        }
+        if flags & STACK_ID != 0 {
+            self.stack_id = narrow(bytes, &mut at)?;
+        }
+        let delta;
+        (delta, at) = varu64(bytes, at)?;
+        // Modular: blocks hold the events of several threads one after another, so time goes back in between.
+        self.timestamp = self.timestamp.wrapping_add(delta);
+        if V6 {
+            if flags & LABEL_LIST != 0 {
+                self.label_list = narrow(bytes, &mut at)?;
+            }
+        } else if flags & (ACTIVITY_ID | RELATED_ACTIVITY_ID) != 0 {
+            if flags & ACTIVITY_ID != 0 {
+                self.activity_id = guid(bytes, &mut at)?;
+            }
+            if flags & RELATED_ACTIVITY_ID != 0 {
+                self.related_activity_id = guid(bytes, &mut at)?;
+            }
+        }
+        self.is_sorted = flags & SORTED != 0;
+        if flags & PAYLOAD_SIZE != 0 {
+            self.payload_size = narrow(bytes, &mut at)?;
+        }
+        Ok(at)
+    }
+
+    /// Reads an uncompressed record that begins at the cursor, which is behind it afterwards; gives where in the record
+    /// the payload begins.
+    pub(crate) fn decode_uncompressed(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+        v6: bool,
+    ) -> Result<usize, Error> {
+        let offset = cursor.offset();
+        let size = cursor.u32()?;
+        let mut record = cursor
+            .part(size as usize)
+            .map_err(|error| Error { offset, ..error })?;
+        let mut parse = || {
+            let id = record.u32()?;
+            self.metadata_id = id & !UNSORTED;
+            self.is_sorted = id & UNSORTED == 0;
+            self.sequence_number = record.u32()?;
+            self.thread_id = record.u64()?;
+            self.capture_thread_id = record.u64()?;
+            self.processor_number = record.u32()?;
+            self.stack_id = record.u32()?;
+            self.timestamp = record.u64()?;
+            if v6 {
+                self.label_list = record.u32()?;
+            } else {
+                self.activity_id = record.guid()?;
+                self.related_activity_id = record.guid()?;
+            }
+            self.payload_size = record.u32()?;
+            let payload = record.position();
+            record.take(self.payload_size as usize)?;
+            Ok(payload.wrapping_add(SIZE_FIELD))
+        };
+        parse().map_err(|_: Error| Error {
+            offset,
+            kind: ErrorKind::RecordTooSmall(size),
+        })
+    }
+
+    /// Reads a record of V1–V3 that begins at the cursor, which is behind it afterwards; gives where in the record the
+    /// payload and the stack begin, and the size of the stack.
+    pub(crate) fn decode_with_stack(
+        &mut self,
+        cursor: &mut Cursor<'_>,
+    ) -> Result<(usize, usize, usize), Error> {
+        let offset = cursor.offset();
+        let size = cursor.u32()?;
+        let mut record = cursor
+            .part(size as usize)
+            .map_err(|error| Error { offset, ..error })?;
+        let mut parse = || {
+            self.metadata_id = record.u32()?;
+            self.thread_id = u64::from(record.u32()?);
+            self.capture_thread_id = self.thread_id;
+            self.timestamp = record.u64()?;
+            self.activity_id = record.guid()?;
+            self.related_activity_id = record.guid()?;
+            self.payload_size = record.u32()?;
+            let payload = record.position();
+            record.take(self.payload_size as usize)?;
+            let stack_size = record.u32()? as usize;
+            let stack = record.position();
+            record.take(stack_size)?;
+            Ok((
+                payload.wrapping_add(SIZE_FIELD),
+                stack.wrapping_add(SIZE_FIELD),
+                stack_size,
+            ))
+        };
+        parse().map_err(|_: Error| Error {
+            offset,
+            kind: ErrorKind::RecordTooSmall(size),
+        })
+    }
+}
+
+/// Bytes of the size at the beginning of a record, which does not count itself.
+const SIZE_FIELD: usize = 4;
+/// Set in the metadata id of an uncompressed record: the record is *not* sorted (nettrace.md 5.2).
+const UNSORTED: u32 = 1 << 31;
+
+#[inline(always)]
+fn narrow(bytes: &[u8], at: &mut usize) -> Result<u32, ErrorKind> {
+    let (value, end) = varu64(bytes, *at)?;
+    *at = end;
+    u32::try_from(value).map_err(|_| ErrorKind::InvalidVarint)
+}
+
+#[inline]
+fn guid(bytes: &[u8], at: &mut usize) -> Result<Guid, ErrorKind> {
+    let Some(found) = bytes.get(*at..).and_then(|tail| tail.first_chunk()) else {
+        return Err(ErrorKind::RecordOverrun);
+    };
+    *at = at.wrapping_add(16);
+    Ok(Guid(*found))
+}
+
+/// Room for the longest compressed header: a byte of flags, five short and three long numbers, two ids.
+const MAX_COMPRESSED: usize = 1 + 5 * 5 + 3 * 10 + 2 * 16 + 8;
+
+/// A header under construction.
+struct Scratch {
+    bytes: [u8; MAX_COMPRESSED],
+    length: usize,
+}
+
+impl Scratch {
+    #[inline(always)]
+    fn byte(&mut self, value: u8) {
+        if let Some(place) = self.bytes.get_mut(self.length) {
+            *place = value;
+        }
+        self.length = self.length.wrapping_add(1);
+    }
+
+    #[inline(always)]
+    fn number(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.byte(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.byte(value as u8);
+    }
+
+    #[inline(always)]
+    fn guid(&mut self, value: Guid) {
+        if let Some(place) = self
+            .bytes
+            .get_mut(self.length..)
+            .and_then(|tail| tail.first_chunk_mut())
+        {
+            *place = value.0;
+        }
+        self.length = self.length.wrapping_add(16);
+    }
+}
+
+/// Writes a record after `previous`, which becomes this one.
+#[inline]
+pub(crate) fn encode_compressed<const V6: bool>(
+    out: &mut Vec<u8>,
+    previous: &mut EventHeader,
+    header: &EventHeader,
+    payload: &[u8],
+) {
+    let mut flags = 0;
+    // Byte 0 is for the flags.
+    let mut scratch = Scratch {
+        bytes: [0; MAX_COMPRESSED],
+        length: 1,
+    };
+    if header.metadata_id != previous.metadata_id {
+        flags |= METADATA_ID;
+        scratch.number(u64::from(header.metadata_id));
+    }
+    let implied = previous
+        .sequence_number
+        .wrapping_add(u32::from(header.metadata_id != 0));
+    if header.sequence_number != implied
+        || header.capture_thread_id != previous.capture_thread_id
+        || header.processor_number != previous.processor_number
+    {
+        flags |= SEQUENCE;
+        let delta = header
+            .sequence_number
+            .wrapping_sub(previous.sequence_number)
+            .wrapping_sub(1);
+        scratch.number(u64::from(delta));
+        scratch.number(header.capture_thread_id);
+        scratch.number(u64::from(header.processor_number));
+    }
+    if header.thread_id != previous.thread_id {
+        flags |= THREAD_ID;
+        scratch.number(header.thread_id);
+    }
+    if header.stack_id != previous.stack_id {
+        flags |= STACK_ID;
+        scratch.number(u64::from(header.stack_id));
+    }
+    scratch.number(header.timestamp.wrapping_sub(previous.timestamp));
+    if V6 {
+        if header.label_list != previous.label_list {
+            flags |= LABEL_LIST;
+            scratch.number(u64::from(header.label_list));
+        }
+    } else {
+        if header.activity_id != previous.activity_id {
+            flags |= ACTIVITY_ID;
+            scratch.guid(header.activity_id);
+        }
+        if header.related_activity_id != previous.related_activity_id {
+            flags |= RELATED_ACTIVITY_ID;
+            scratch.guid(header.related_activity_id);
+        }
+    }
+    if header.is_sorted {
+        flags |= SORTED;
+    }
+    if header.payload_size != previous.payload_size {
+        flags |= PAYLOAD_SIZE;
+        scratch.number(u64::from(header.payload_size));
+    }
+    if let Some(first) = scratch.bytes.first_mut() {
+        *first = flags;
+    }
+    out.reserve(scratch.length.saturating_add(payload.len()));
+    out.extend_from_slice(scratch.bytes.get(..scratch.length).unwrap_or_default());
+    out.extend_from_slice(payload);
+    *previous = *header;
+}
+
+/// Writes an uncompressed record. In V4 the block's content must begin at a multiple of four.
+pub(crate) fn encode_uncompressed<const V6: bool>(
+    out: &mut Vec<u8>,
+    header: &EventHeader,
+    payload: &[u8],
+) {
+    let start = out.len();
+    put_u32(out, 0);
+    put_u32(
+        out,
+        header.metadata_id & !UNSORTED | if header.is_sorted { 0 } else { UNSORTED },
+    );
+    put_u32(out, header.sequence_number);
+    put_u64(out, header.thread_id);
+    put_u64(out, header.capture_thread_id);
+    put_u32(out, header.processor_number);
+    put_u32(out, header.stack_id);
+    put_u64(out, header.timestamp);
+    if V6 {
+        put_u32(out, header.label_list);
+    } else {
+        out.extend_from_slice(&header.activity_id.0);
+        out.extend_from_slice(&header.related_activity_id.0);
+    }
+    put_u32(out, header.payload_size);
+    out.extend_from_slice(payload);
+    if !V6 {
+        out.resize(out.len().next_multiple_of(4), 0);
+    }
+    let size = (out.len().wrapping_sub(start) as u32).wrapping_sub(4);
+    if let Some(place) = out.get_mut(start..start.saturating_add(4)) {
+        place.copy_from_slice(&size.to_le_bytes());
+    }
+}
+
+/// The beginning of event blocks, and of V4's metadata blocks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct BlockHeader {
+    pub(crate) is_compressed: bool,
+    pub(crate) min_timestamp: i64,
+    pub(crate) max_timestamp: i64,
+}
+
+impl BlockHeader {
+    pub(crate) const LENGTH: usize = 20;
+
+    /// Reads the header; the cursor is at the first record afterwards.
+    pub(crate) fn decode(cursor: &mut Cursor<'_>) -> Result<BlockHeader, Error> {
+        let offset = cursor.offset();
+        let size = cursor.u16()?;
+        let flags = cursor.u16()?;
+        let header = BlockHeader {
+            is_compressed: flags & 1 != 0,
+            min_timestamp: cursor.i64()?,
+            max_timestamp: cursor.i64()?,
+        };
+        match usize::from(size).checked_sub(BlockHeader::LENGTH) {
+            Some(more) => cursor.take(more)?,
+            None => {
+                return Err(Error {
+                    offset,
+                    kind: ErrorKind::InvalidBlockHeader(u32::from(size)),
+                });
+            }
+        };
+        Ok(header)
+    }
+
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        put_u16(out, BlockHeader::LENGTH as u16);
+        put_u16(out, u16::from(self.is_compressed));
+        put_i64(out, self.min_timestamp);
+        put_i64(out, self.max_timestamp);
+    }
+}

@@ -1,0 +1,129 @@
+//! The bytes of a trace as they come in.
+//!
+//! Invariant: memory grows with the bytes that arrived, never with a size that the file claims. Nothing is asked of
+//! the source beyond what is needed unless it is there anyway, so a live stream is read without waiting for more than
+//! the block at hand.
+
+use std::io::{self, Read};
+use std::vec::Vec;
+
+use crate::{Error, ErrorKind};
+
+/// A buffered reader that shows as many bytes in a row as a block needs.
+#[derive(Debug)]
+pub(crate) struct Source<R> {
+    inner: R,
+    /// Zeros up to the capacity in use; the bytes that arrived are `start..filled`.
+    buffer: Vec<u8>,
+    start: usize,
+    filled: usize,
+    /// Offset in the file of the first byte of `buffer`.
+    base: u64,
+}
+
+/// How much is asked for at once when a block is smaller.
+const CHUNK: usize = 64 << 10;
+/// How much more than a large block is asked for: the header of the next one.
+const SLACK: usize = 64;
+
+impl<R: Read> Source<R> {
+    pub(crate) fn new(inner: R) -> Source<R> {
+        Source {
+            inner,
+            buffer: Vec::new(),
+            start: 0,
+            filled: 0,
+            base: 0,
+        }
+    }
+
+    /// Waits until `length` bytes are there. `false` if the source ends before that.
+    #[inline]
+    pub(crate) fn require(&mut self, length: usize) -> Result<bool, Error> {
+        if self.filled.saturating_sub(self.start) >= length {
+            return Ok(true);
+        }
+        self.fill(length)
+    }
+
+    fn fill(&mut self, length: usize) -> Result<bool, Error> {
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.filled, 0);
+            self.base = self.base.wrapping_add(self.start as u64);
+            self.filled = self.filled.saturating_sub(self.start);
+            self.start = 0;
+        }
+        let wanted = length.saturating_add(SLACK).max(CHUNK);
+        while self.filled < length {
+            if self.filled == self.buffer.len() {
+                let grown = self.buffer.len().saturating_mul(2).max(CHUNK).min(wanted);
+                self.buffer
+                    .reserve_exact(grown.saturating_sub(self.buffer.len()));
+                self.buffer.resize(grown, 0);
+            }
+            let end = wanted.min(self.buffer.len());
+            let room = self.buffer.get_mut(self.filled..end).unwrap_or_default();
+            match self.inner.read(room) {
+                Ok(0) => return Ok(false),
+                Ok(count) => self.filled = self.filled.saturating_add(count).min(self.buffer.len()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let offset = self.base.wrapping_add(self.filled as u64);
+                    return Err(Error {
+                        offset,
+                        kind: ErrorKind::Source(error.kind()),
+                    });
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Moves on. The bytes before are gone.
+    #[inline]
+    pub(crate) fn consume_to(&mut self, position: usize) {
+        self.start = position.min(self.filled);
+    }
+
+    /// Gives the whole buffer away, for events that are still needed, and goes on in another one.
+    pub(crate) fn detach(&mut self, replacement: Vec<u8>) -> Vec<u8> {
+        let mut next = replacement;
+        let rest = self.buffer.get(self.start..self.filled).unwrap_or_default();
+        if next.len() < rest.len() {
+            next.resize(rest.len().max(CHUNK), 0);
+        }
+        if let Some(place) = next.get_mut(..rest.len()) {
+            place.copy_from_slice(rest);
+        }
+        self.base = self.base.wrapping_add(self.start as u64);
+        self.filled = rest.len();
+        self.start = 0;
+        std::mem::replace(&mut self.buffer, next)
+    }
+
+    /// Where the unread bytes begin in [`Source::buffer`].
+    pub(crate) fn start(&self) -> usize {
+        self.start
+    }
+
+    /// Offset in the file of a position in the buffer.
+    pub(crate) fn offset_of(&self, position: usize) -> u64 {
+        self.base.wrapping_add(position as u64)
+    }
+
+    /// Offset in the file of the next byte.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset_of(self.start)
+    }
+
+    /// Everything that is there and not consumed.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.buffer.get(self.start..self.filled).unwrap_or_default()
+    }
+
+    /// The buffer, for positions in it.
+    #[inline(always)]
+    pub(crate) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+}
