@@ -37,6 +37,14 @@ impl Channel {
         Ok(Channel { sender, receiver })
     }
 
+    /// Something to call to end the recording as Ctrl+C does.
+    pub(crate) fn stopper(&self) -> impl FnOnce() + Send + 'static {
+        let sender = self.sender.clone();
+        move || {
+            let _ = sender.send(Message::Signal);
+        }
+    }
+
     /// Whether a signal arrived that nobody has looked at; it stays noticed.
     pub(crate) fn was_signalled(&self) -> bool {
         match self.receiver.try_recv() {

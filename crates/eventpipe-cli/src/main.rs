@@ -9,6 +9,7 @@ mod attach;
 mod child;
 mod cli;
 mod commands;
+mod demo_program;
 mod drive;
 mod exit_code;
 mod filter;
@@ -58,7 +59,8 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Collect(arguments) => return commands::collect::collect(arguments),
         Command::Events(arguments) => return commands::events::events(arguments),
         Command::ListProfiles => commands::list_profiles::list_profiles()?,
-        _ => anyhow::bail!("not built yet"),
+        Command::Demo(arguments) => return commands::demo::demo(arguments),
+        Command::DemoProgram(arguments) => demo_program::run(arguments)?,
     }
     Ok(ExitCode::Ok as u8)
 }

@@ -122,6 +122,10 @@ fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Out
     outcome.lost = losses.total();
     outcome.lost_at_least = losses.is_lower_bound;
     outcome.format = Some(reader.info().format);
+    if outcome.end == StreamEnd::Cut {
+        // The reader stands at the beginning of the block that is not all there.
+        outcome.complete_bytes = Some(reader.offset());
+    }
     publish(progress, outcome.events, outcome.lost);
     outcome
 }

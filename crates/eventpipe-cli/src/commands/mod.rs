@@ -2,6 +2,7 @@
 
 pub(crate) mod collect;
 pub(crate) mod completions;
+pub(crate) mod demo;
 pub(crate) mod events;
 pub(crate) mod info;
 pub(crate) mod list_profiles;
