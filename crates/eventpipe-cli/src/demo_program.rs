@@ -113,7 +113,9 @@ pub(crate) fn run(arguments: &DemoProgram) -> anyhow::Result<()> {
                 let serving = move || serve(number, counters, end);
                 // A thread that cannot be started is one that serves nothing.
                 let name = format!("server-{number}");
-                let _ = std::thread::Builder::new().name(name).spawn_scoped(scope, serving);
+                let _ = std::thread::Builder::new()
+                    .name(name)
+                    .spawn_scoped(scope, serving);
             }
             let _ = lines.next();
             end.store(true, Ordering::Relaxed);
@@ -177,7 +179,11 @@ fn step(request: u64, depth: u8, counters: &Counters) -> u32 {
     counters.steps.fetch_add(1, Ordering::Relaxed);
     let name = ["lookup", "store", "page"][usize::from(depth - 1) % 3];
     requests::step_start(request, name);
-    let inner = if depth < 3 { step(request, depth + 1, counters) } else { 1 };
+    let inner = if depth < 3 {
+        step(request, depth + 1, counters)
+    } else {
+        1
+    };
     let rows = inner + think(20_000 * u32::from(depth)) % 7;
     requests::step_stop(request, rows);
     set_current(outer);
@@ -187,7 +193,9 @@ fn step(request: u64, depth: u8, counters: &Counters) -> u32 {
 /// Some arithmetic, so that the steps take time.
 #[inline(never)]
 fn think(rounds: u32) -> u32 {
-    (0..rounds).fold(1, |sum, round| std::hint::black_box(sum * 31 + round % 7) % 65_521)
+    (0..rounds).fold(1, |sum, round| {
+        std::hint::black_box(sum * 31 + round % 7) % 65_521
+    })
 }
 
 fn burst(id: u64, counters: &Counters) {

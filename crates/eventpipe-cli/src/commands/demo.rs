@@ -50,8 +50,17 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
     })?;
     let file = RecordingFile::create(&arguments.output, true)?;
     let path = file.path().to_owned();
-    let session = begin(&client, &request, 256)?;
-    note(format_args!("recording the demo program (process {pid}) into {}", file.name()));
+    let session = match begin(&client, &request, 256) {
+        Ok(session) => session,
+        Err(error) => {
+            file.discard();
+            return Err(error);
+        }
+    };
+    note(format_args!(
+        "recording the demo program (process {pid}) into {}",
+        file.name()
+    ));
     let stop = channel.stopper();
     let recording = Recording::start(session, file, channel)?;
     let written = program.work(arguments.duration, stop)?;
@@ -82,13 +91,20 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
             human::count(statistics.lost.total),
         )?;
         if recorded != written.events() {
-            writeln!(out, "These do not add up: this is a defect, please report it.")?;
+            writeln!(
+                out,
+                "These do not add up: this is a defect, please report it."
+            )?;
             code = ExitCode::Unexpected;
         }
     }
     writeln!(out, "\nNext: eventpipe events {} | less", path.display())?;
     out.flush()?;
-    Ok(if damage.is_some() { ExitCode::Damaged as u8 } else { code as u8 })
+    Ok(if damage.is_some() {
+        ExitCode::Damaged as u8
+    } else {
+        code as u8
+    })
 }
 
 /// Waits for the program's socket, and for an answer on it.
@@ -137,8 +153,17 @@ impl Program {
             .with_context(failure)?;
         let input = Arc::new(Mutex::new(child.stdin.take()));
         let output = child.stdout.take().map(BufReader::new);
-        let mut program = Program { child, input, output };
-        let line = program.output.as_mut().map(read_line).transpose().with_context(failure)?;
+        let mut program = Program {
+            child,
+            input,
+            output,
+        };
+        let line = program
+            .output
+            .as_mut()
+            .map(read_line)
+            .transpose()
+            .with_context(failure)?;
         if !line.unwrap_or_default().starts_with("ready ") {
             return Err(failure().into());
         }
@@ -157,14 +182,16 @@ impl Program {
         };
         tell(&self.input, "begin").context("the demo program went away")?;
         let input = Arc::clone(&self.input);
-        thread::Builder::new().name("conductor".into()).spawn(move || {
-            thread::sleep(duration);
-            let told = tell(&input, "end").and_then(|()| read_line(&mut output));
-            if let Some(written) = told.ok().and_then(|line| serde_json::from_str(&line).ok()) {
-                let _ = sender.send(written);
-            }
-            stop();
-        })?;
+        thread::Builder::new()
+            .name("conductor".into())
+            .spawn(move || {
+                thread::sleep(duration);
+                let told = tell(&input, "end").and_then(|()| read_line(&mut output));
+                if let Some(written) = told.ok().and_then(|line| serde_json::from_str(&line).ok()) {
+                    let _ = sender.send(written);
+                }
+                stop();
+            })?;
         Ok(receiver)
     }
 }
