@@ -120,7 +120,7 @@ impl Recording {
             options,
         );
         line.clear();
-        let elapsed = human::clock(line.elapsed());
+        let elapsed = human::span(line.elapsed().as_nanos());
         let code = conclude(&driven, &mut self.file, &elapsed, options.fail_on_drop);
         Finished {
             code,
