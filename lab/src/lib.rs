@@ -2,11 +2,13 @@
 //!
 //! * [`Engine`] is an engine with a stress program; [`stress::run_once`] runs and accounts for it once.
 //! * [`target`] is the stress program on this project's engine, [`emit`] one with every type of argument.
+//! * [`bench`] measures what an event costs its writer.
 //! * [`process`] asks the kernel what a program cost.
 //!
 //! It is not part of the product: nothing depends on it. BENCHMARKING.md tells how to use the program `lab`.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod emit;
 mod engines;
 pub mod process;

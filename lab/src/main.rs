@@ -1,9 +1,12 @@
 //! The lab: stress programs and measurements. `lab --help` lists them.
 #![forbid(unsafe_code)]
 
+use std::io::{self, Write};
+use std::process::ExitCode;
+
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lab::{Engine, emit, stress, target};
+use lab::{Engine, bench, emit, stress, target};
 
 /// Stress programs and measurements for EventPipe.
 #[derive(Debug, Parser)]
@@ -17,6 +20,8 @@ struct Arguments {
 enum Command {
     /// Run the stress program on one or several engines, traced by our client, and account for every event.
     Stress(Stress),
+    /// Measure what an event costs its writer on this project's engine, beside the targets.
+    Engine(bench::Arguments),
     /// The stress program on this project's engine.
     ///
     /// Options, provider, events, the `ready PID` line and the closing JSON line are those of the .NET program `stress`, so that
@@ -51,15 +56,44 @@ struct Stress {
     options: stress::Options,
 }
 
-fn main() -> Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    match run(Arguments::parse().command) {
+        Ok(()) => ExitCode::SUCCESS,
+        // `lab … | head` is no failure.
+        Err(error)
+            if error
+                .downcast_ref::<io::Error>()
+                .is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe) =>
+        {
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("lab: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    let mut out = io::stdout();
+    match command {
         Command::Stress(arguments) => run_stress(&arguments),
+        Command::Engine(arguments) => {
+            let figures = bench::measure(&arguments)?;
+            if arguments.json {
+                writeln!(out, "{}", serde_json::to_string_pretty(&figures)?)?;
+            } else {
+                bench::print(&mut out, &figures)?;
+            }
+            Ok(())
+        }
         Command::Target(arguments) => target::run(&arguments),
         Command::Emit(arguments) => emit::run(&arguments),
     }
 }
 
 fn run_stress(arguments: &Stress) -> Result<()> {
+    let mut out = io::stdout();
     let lab = std::env::current_exe().context("finding this program's file")?;
     let cores: Vec<Option<usize>> = match arguments.cores.as_slice() {
         [] => vec![None],
@@ -72,7 +106,7 @@ fn run_stress(arguments: &Stress) -> Result<()> {
                 let outcome = stress::run_once(engine, &arguments.options, cores, &lab)
                     .with_context(|| format!("stress on {engine}"))?;
                 if !arguments.json {
-                    stress::print_outcome(&outcome, outcomes.is_empty());
+                    stress::print_outcome(&mut out, &outcome, outcomes.is_empty())?;
                 }
                 outcomes.push(outcome);
             }
@@ -85,9 +119,9 @@ fn run_stress(arguments: &Stress) -> Result<()> {
             "iterations": outcomes,
             "summary": summary,
         });
-        println!("{}", serde_json::to_string_pretty(&document)?);
+        writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?;
     } else {
-        stress::print_summary(&summary);
+        stress::print_summary(&mut out, &summary)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! The figures as tables and as a summary.
 
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 
 use serde::Serialize;
 
@@ -77,9 +78,10 @@ pub fn summarize(outcomes: &[Outcome]) -> Vec<Summary> {
 }
 
 /// Prints one iteration as a line; with `header`, the column names first.
-pub fn print_outcome(outcome: &Outcome, header: bool) {
+pub fn print_outcome(out: &mut dyn Write, outcome: &Outcome, header: bool) -> io::Result<()> {
     if header {
-        println!(
+        writeln!(
+            out,
             "{:<7} {:>5} {:>7} {:>11} {:>11} {:>11} {:>8} {:>9} {:>7} {:>6} {:>8} {:>7} {:>6}",
             "engine",
             "cores",
@@ -94,11 +96,12 @@ pub fn print_outcome(outcome: &Outcome, header: bool) {
             "CPU s/M",
             "RSS MB",
             "frames"
-        );
+        )?;
     }
     let number = |value: Option<u64>| value.map_or("?".to_owned(), |value| value.to_string());
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
-    println!(
+    writeln!(
+        out,
         "{:<7} {:>5} {:>7} {:>11} {:>11} {:>11} {:>8} {:>9} {:>7.1} {:>6} {:>8.3} {:>7.1} {:>6}",
         outcome.engine,
         outcome
@@ -127,14 +130,14 @@ pub fn print_outcome(outcome: &Outcome, header: bool) {
                 .frames_per_event
                 .map(|frames| format!("{frames:.1}"))
         ),
-    );
+    )?;
     if let Some(error) = outcome
         .reading
         .counts
         .as_ref()
         .and_then(|counts| counts.error.as_ref())
     {
-        println!("        the trace is damaged: {error}");
+        writeln!(out, "        the trace is damaged: {error}")?;
     }
     let disorder: u64 = outcome
         .reading
@@ -144,14 +147,16 @@ pub fn print_outcome(outcome: &Outcome, header: bool) {
         .map(|thread| thread.disorder)
         .sum();
     if disorder > 0 {
-        println!("        {disorder} events out of their thread's order");
+        writeln!(out, "        {disorder} events out of their thread's order")?;
     }
+    Ok(())
 }
 
 /// Prints median, smallest and largest of the figures that matter.
-pub fn print_summary(summaries: &[Summary]) {
+pub fn print_summary(out: &mut dyn Write, summaries: &[Summary]) -> io::Result<()> {
     for summary in summaries {
-        println!(
+        writeln!(
+            out,
             "\n{}, {} threads on {} cores, {} iterations: median (min–max)",
             summary.engine,
             summary.threads,
@@ -159,45 +164,52 @@ pub fn print_summary(summaries: &[Summary]) {
                 .cores
                 .map_or("all".to_owned(), |cores| cores.to_string()),
             summary.iterations
-        );
-        let line = |name: &str, label: &str, scale: f64, digits: usize| {
+        )?;
+        for (name, label, scale, digits) in LINES {
             if let Some(spread) = summary.figures.get(name) {
-                println!(
-                    "  {label:<34} {:>12.digits$}  ({:.digits$}–{:.digits$})",
+                let digits = *digits;
+                writeln!(
+                    out,
+                    "  {label:<36} {:>12.digits$}  ({:.digits$}–{:.digits$})",
                     spread.median * scale,
                     spread.min * scale,
                     spread.max * scale
-                );
+                )?;
             }
-        };
-        line(
-            "events_per_second",
-            "events read, thousands a second",
-            1e-3,
-            1,
-        );
-        line(
-            "attempted_per_second",
-            "events attempted, thousands a second",
-            1e-3,
-            1,
-        );
-        line("mb_per_second", "stream, MB a second", 1.0, 1);
-        line("efficiency", "efficiency, %", 100.0, 2);
-        line("lost", "events lost", 1.0, 0);
-        line("unaccounted", "events unaccounted for", 1.0, 0);
-        line(
-            "cpu_seconds_per_million",
-            "CPU seconds per million attempted",
-            1.0,
-            3,
-        );
-        line(
-            "cpu_seconds_per_million_read",
-            "CPU seconds per million read",
-            1.0,
-            3,
-        );
-        line("peak_rss", "peak memory, MB", 1e-6, 1);
+        }
     }
+    Ok(())
 }
+
+/// Figure, label, factor, digits.
+const LINES: &[(&str, &str, f64, usize)] = &[
+    (
+        "events_per_second",
+        "events read, thousands a second",
+        1e-3,
+        1,
+    ),
+    (
+        "attempted_per_second",
+        "events attempted, thousands a second",
+        1e-3,
+        1,
+    ),
+    ("mb_per_second", "stream, MB a second", 1.0, 1),
+    ("efficiency", "efficiency, %", 100.0, 2),
+    ("lost", "events lost", 1.0, 0),
+    ("unaccounted", "events unaccounted for", 1.0, 0),
+    (
+        "cpu_seconds_per_million",
+        "CPU seconds per million attempted",
+        1.0,
+        3,
+    ),
+    (
+        "cpu_seconds_per_million_read",
+        "CPU seconds per million read",
+        1.0,
+        3,
+    ),
+    ("peak_rss", "peak memory, MB", 1e-6, 1),
+];

@@ -1,0 +1,234 @@
+//! The cases.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use eventpipe::{Level, ProviderRequest, Session, SessionRequest};
+use eventpipe_ring::{EventKey, RecordOptions, Ring};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use super::settle;
+
+eventpipe::provider! {
+    /// The measured events.
+    pub mod events = "EventPipeLabEngine";
+
+    /// Eight bytes.
+    #[event(id = 1)]
+    fn number(value: u64);
+
+    /// A counted piece: two bytes more than the slice.
+    #[event(id = 2)]
+    fn bytes(data: &[u8]);
+
+    /// Text, which is widened to UTF-16.
+    #[event(id = 3)]
+    fn text(text: &str);
+}
+
+const PROVIDER: &str = "EventPipeLabEngine";
+
+type Samples = BTreeMap<&'static str, Vec<f64>>;
+
+/// Runs all cases `rounds` times and gives the samples of each.
+pub(super) fn run(rounds: usize, os_clock: bool) -> Result<Samples> {
+    // The engine's own threads were started by the caller; the pinned thread's mask is not theirs.
+    std::thread::Builder::new()
+        .name("measured".into())
+        .spawn(move || {
+            pin()?;
+            let mut samples = Samples::new();
+            for _ in 0..rounds {
+                round(os_clock, &mut |name, value| {
+                    samples.entry(name).or_default().push(value)
+                })?;
+            }
+            Ok(samples)
+        })
+        .context("starting the measured thread")?
+        .join()
+        .map_err(|_| anyhow::anyhow!("the measured thread panicked"))?
+}
+
+/// Keeps this thread on the last core it may use: interrupts tend to go to the first.
+fn pin() -> Result<()> {
+    let all = sched_getaffinity(None).context("reading the processors of this thread")?;
+    if let Some(last) = (0..CpuSet::MAX_CPU).rev().find(|cpu| all.is_set(*cpu)) {
+        let mut one = CpuSet::new();
+        one.set(last);
+        sched_setaffinity(None, &one).context("pinning")?;
+    }
+    Ok(())
+}
+
+fn round(os_clock: bool, note: &mut dyn FnMut(&'static str, f64)) -> Result<()> {
+    let hundred = [7_u8; 98];
+    let kibi = [7_u8; 1022];
+    let text = "x".repeat(49);
+    if os_clock {
+        note(
+            "event_8b_os_clock_ns",
+            traced(1, false, 100_000, events::number)?,
+        );
+        let write = |_| events::bytes(black_box(&hundred));
+        note("event_100b_os_clock_ns", traced(1, false, 100_000, write)?);
+        return Ok(());
+    }
+    note("disabled_ns", burst(10_000_000, events::number));
+    note("event_8b_ns", traced(1, false, 100_000, events::number)?);
+    let write = |_| events::bytes(black_box(&hundred));
+    note("event_100b_ns", traced(1, false, 100_000, write)?);
+    note("event_100b_8_sessions_ns", traced(8, false, 50_000, write)?);
+    note(
+        "event_100b_64_sessions_ns",
+        traced(64, false, 20_000, write)?,
+    );
+    note(
+        "event_1kib_ns",
+        traced(1, false, 20_000, |_| events::bytes(black_box(&kibi)))?,
+    );
+    note(
+        "event_text_49_chars_ns",
+        traced(1, false, 100_000, |_| events::text(black_box(&text)))?,
+    );
+    for (name, frames) in [
+        ("event_100b_16_frames_ns", 16),
+        ("event_100b_30_frames_ns", 30),
+    ] {
+        note(
+            name,
+            at_depth(frames, &mut || traced(1, true, 50_000, write))?,
+        );
+    }
+    note("dropped_ns", dropped());
+    let (enable, disable) = with_threads(1_000)?;
+    note("enable_1000_threads_us", enable);
+    note("disable_1000_threads_us", disable);
+    Ok(())
+}
+
+/// Nanoseconds per call.
+#[inline(never)]
+fn burst(count: u64, write: impl Fn(u64)) -> f64 {
+    let start = Instant::now();
+    for number in 0..count {
+        write(black_box(number));
+    }
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// The same while sessions listen that throw everything away. All events must have been delivered.
+fn traced(sessions: usize, stacks: bool, count: u64, write: impl Fn(u64)) -> Result<f64> {
+    const WARM_UP: u64 = 2_000;
+    let sessions: Vec<Session> = (0..sessions).map(|_| open(stacks)).collect::<Result<_>>()?;
+    burst(WARM_UP, &write);
+    settle();
+    let ns = burst(count, &write);
+    for session in &sessions {
+        session.stop();
+        let figures = session.statistics();
+        ensure!(
+            (figures.delivered, figures.lost) == (count + WARM_UP, 0),
+            "a session got {} events and lost {} of {}: the burst does not fit the buffer",
+            figures.delivered,
+            figures.lost,
+            count + WARM_UP
+        );
+    }
+    Ok(ns)
+}
+
+fn open(stacks: bool) -> Result<Session> {
+    SessionRequest::new()
+        .provider(ProviderRequest::new(PROVIDER).level(Level::Verbose))
+        .buffer_mb(64)
+        .stacks(stacks)
+        .start_callback(|_| {})
+        .map_err(|error| anyhow::anyhow!("starting a session: {}", error.text()))
+}
+
+/// Runs `work` under a stack of (about) `frames` frames.
+fn at_depth<T>(frames: usize, work: &mut dyn FnMut() -> T) -> T {
+    // The event's own frames on top of this one: burst, the closure, and what the compiler keeps of the event's function.
+    const ABOVE: usize = 3;
+    let mut found = [0; 256];
+    let here = eventpipe_sampler::walk(&mut found) + ABOVE;
+    deeper(frames.saturating_sub(here), work)
+}
+
+#[inline(never)]
+fn deeper<T>(levels: usize, work: &mut dyn FnMut() -> T) -> T {
+    let result = if levels == 0 {
+        work()
+    } else {
+        deeper(levels - 1, work)
+    };
+    // Not a tail call: the frame stays.
+    black_box(levels);
+    result
+}
+
+/// Events for which no block is free: a ring without anybody who drains it.
+fn dropped() -> f64 {
+    static RING: Ring = Ring::new();
+    static KEY: EventKey = EventKey::new(1);
+    if RING.start(256 << 10).is_err() {
+        return f64::NAN;
+    }
+    let payload = [7_u8; 100];
+    let write = |_| RING.write(&KEY, black_box(&payload), &RecordOptions::default());
+    // Ten times what it holds.
+    burst(20_000, write);
+    let before = RING.statistics().lost;
+    let ns = burst(100_000, write);
+    if RING.statistics().lost - before == 100_000 {
+        ns
+    } else {
+        f64::NAN
+    }
+}
+
+/// Microseconds of starting and of stopping a session (its last bytes included) while so many threads hold a place in the buffer.
+fn with_threads(threads: usize) -> Result<(f64, f64)> {
+    // Keeps the memory present, so that it is not the price of pages that is measured.
+    let base = open(false)?;
+    let barrier = Arc::new(Barrier::new(threads + 1));
+    let (leave, left) = mpsc::channel::<()>();
+    let left = Arc::new(std::sync::Mutex::new(left));
+    let workers: Vec<_> = (0..threads)
+        .map(|_| {
+            let (barrier, left) = (Arc::clone(&barrier), Arc::clone(&left));
+            std::thread::Builder::new()
+                .stack_size(64 << 10)
+                .spawn(move || {
+                    events::number(1);
+                    barrier.wait();
+                    // Ends when the sender is dropped.
+                    drop(left.lock().map(|left| left.recv()));
+                })
+        })
+        .collect::<std::io::Result<_>>()
+        .context("starting threads")?;
+    barrier.wait();
+    settle();
+    let start = Instant::now();
+    let session = open(false)?;
+    let enable = start.elapsed();
+    let start = Instant::now();
+    session.stop();
+    let disable = start.elapsed();
+    drop(leave);
+    for worker in workers {
+        worker
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+    }
+    base.stop();
+    Ok((
+        enable.as_nanos() as f64 / 1e3,
+        disable.as_nanos() as f64 / 1e3,
+    ))
+}
