@@ -320,7 +320,9 @@ impl<'a> Search<'a> {
             .filter(own)
             .find(|entry| entry.key == process.start_ticks);
         let newest = || {
-            let other_clock = procfs::namespace(&process.folder, "time") != self.own_time;
+            // Only where both are known to differ: a process that may not be looked into, or has just ended, is no reason.
+            let clock = procfs::namespace(&process.folder, "time");
+            let other_clock = clock.is_some() && self.own_time.is_some() && clock != self.own_time;
             entries
                 .iter()
                 .filter(own)

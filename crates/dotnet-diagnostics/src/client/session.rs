@@ -25,8 +25,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(2);
 
 /// A session of a process, read as a stream of nettrace (or, for user_events, of nothing).
 ///
-/// Dropping it without a stop sends one, without waiting for its answer: existing runtimes never notice an abandoned
-/// session that has nothing to write, and have room for 64.
+/// Dropping it without a stop sends one, because existing runtimes never notice an abandoned session that has nothing to
+/// write, and have room for 64. What still comes is thrown away for up to 2 s: when the stream is closed under a
+/// .NET Core 3.1 that is ending the session, it may end the next session with the same id too.
 #[derive(Debug)]
 pub struct Session {
     stream: UnixStream,
@@ -188,8 +189,20 @@ impl Drop for Session {
         }
         let mut client = self.stopper.client.clone();
         client.timeouts.connect = DROP_LIMIT;
+        let deadline = Deadline::after(DROP_LIMIT);
         // Nobody can be told of an error here; closing the stream is the other half of giving the session up.
-        let _ = client.send(&Request::StopTracing(self.stopper.id), DROP_LIMIT);
+        let Ok(_answer) = client.send(&Request::StopTracing(self.stopper.id), DROP_LIMIT) else {
+            return;
+        };
+        let mut buffer = vec![0; 64 << 10];
+        while let Ok(left) = deadline.left("ending a session") {
+            let read = self
+                .set_read_timeout(Some(left))
+                .and_then(|()| self.read(&mut buffer));
+            if !matches!(read, Ok(1..)) {
+                break;
+            }
+        }
     }
 }
 
