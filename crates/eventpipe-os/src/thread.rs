@@ -7,6 +7,8 @@
 use crate::Error;
 use crate::process::{TextBuffer, read_file};
 use alloc::boxed::Box;
+#[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -170,12 +172,127 @@ pub fn exchange_cell(expected: *mut (), new: *mut ()) -> Result<(), *mut ()> {
 }
 
 /// Key + 1 of the thread-specific value; 0: not made yet.
+#[cfg(not(any(feature = "std", target_arch = "x86_64")))]
 static CELL_KEY: AtomicU64 = AtomicU64::new(0);
 static EXIT_KEY: AtomicU64 = AtomicU64::new(0);
 static EXIT_HOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
+/// What each thread has of ours: the cell, and the 16 bytes of [`note`]. Thread-local variables need std or a nightly compiler, so
+/// this one is defined in assembly, with the model *initial exec*: one load and one addition in a program, also in a library that is
+/// loaded with it, and in one that is loaded later as long as the C library has 32 bytes of its reserve left.
+#[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
+mod block {
+    use core::cell::UnsafeCell;
+    use core::sync::atomic::AtomicPtr;
+
+    #[repr(C, align(16))]
+    pub(super) struct Block {
+        pub(super) cell: AtomicPtr<()>,
+        pub(super) note: UnsafeCell<[u8; 16]>,
+    }
+
+    core::arch::global_asm!(
+        ".pushsection .tbss.eventpipe_thread, \"awT\", @nobits",
+        ".p2align 4",
+        ".hidden eventpipe_thread",
+        ".globl eventpipe_thread",
+        "eventpipe_thread:",
+        ".zero {size}",
+        ".size eventpipe_thread, {size}",
+        ".popsection",
+        size = const size_of::<Block>(),
+    );
+
+    /// The calling thread's block, all zero when the thread starts.
+    #[inline(always)]
+    pub(super) fn of_this_thread() -> *const Block {
+        let address: *const Block;
+        // SAFETY: reads the thread pointer and a word that the loader has filled; writes nothing but the output. The address is
+        // the same for the life of the thread.
+        unsafe {
+            core::arch::asm!(
+                "mov {0}, qword ptr fs:[0]",
+                "add {0}, qword ptr [rip + eventpipe_thread@GOTTPOFF]",
+                out(reg) address,
+                options(pure, nomem, nostack),
+            );
+        }
+        address
+    }
+}
+
+/// The calling thread's pointer; null until it was set. Async-signal-safe.
+#[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
+#[inline(always)]
+pub fn cell() -> *mut () {
+    // SAFETY: the block lives as long as its thread, which is the calling one (T1); all zero is a valid block.
+    let block = unsafe { &*block::of_this_thread() };
+    block.cell.load(Ordering::Relaxed)
+}
+
+/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. One step even for a signal handler that
+/// comes in between.
+///
+/// # Errors
+/// The pointer as a signal handler left it.
+#[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
+pub fn exchange_cell(expected: *mut (), new: *mut ()) -> Result<(), *mut ()> {
+    // SAFETY: as in `cell`.
+    let block = unsafe { &*block::of_this_thread() };
+    block
+        .cell
+        .compare_exchange(expected, new, Ordering::Relaxed, Ordering::Relaxed)
+        .map(|_| ())
+}
+
+#[cfg(feature = "std")]
+std::thread_local! {
+    static NOTE: core::cell::Cell<[u8; 16]> = const { core::cell::Cell::new([0; 16]) };
+}
+
+/// 16 bytes that the calling thread keeps for its program, all zero when it starts (an activity id). Without std they are kept on
+/// x86-64 only: elsewhere they stay zero.
+#[inline]
+pub fn note() -> [u8; 16] {
+    #[cfg(feature = "std")]
+    {
+        NOTE.get()
+    }
+    #[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
+    {
+        // SAFETY: the block is the calling thread's own.
+        let place = unsafe { &raw const (*block::of_this_thread()).note };
+        // SAFETY: only this thread reads and writes it (T1), and no reference to it exists.
+        unsafe { UnsafeCell::raw_get(place).read() }
+    }
+    #[cfg(not(any(feature = "std", target_arch = "x86_64")))]
+    {
+        [0; 16]
+    }
+}
+
+/// Replaces the calling thread's [`note`] and gives the one before back.
+pub fn set_note(note: [u8; 16]) -> [u8; 16] {
+    #[cfg(feature = "std")]
+    {
+        NOTE.replace(note)
+    }
+    #[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
+    {
+        // SAFETY: the block is the calling thread's own.
+        let place = unsafe { &raw const (*block::of_this_thread()).note };
+        // SAFETY: only this thread reads and writes it (T1), and no reference to it exists.
+        unsafe { UnsafeCell::raw_get(place).replace(note) }
+    }
+    #[cfg(not(any(feature = "std", target_arch = "x86_64")))]
+    {
+        let _ = note;
+        [0; 16]
+    }
+}
+
 /// The calling thread's pointer; null until it was set.
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(feature = "std", target_arch = "x86_64")))]
 #[inline]
 pub fn cell() -> *mut () {
     match CELL_KEY.load(Ordering::Relaxed) {
@@ -190,7 +307,7 @@ pub fn cell() -> *mut () {
 ///
 /// # Errors
 /// The pointer as a signal handler left it, or null when the system has no key left.
-#[cfg(not(feature = "std"))]
+#[cfg(not(any(feature = "std", target_arch = "x86_64")))]
 pub fn exchange_cell(expected: *mut (), new: *mut ()) -> Result<(), *mut ()> {
     let key = make_key(&CELL_KEY, None).map_err(|_| ptr::null_mut())?;
     let now = cell();
@@ -244,9 +361,8 @@ extern "C" fn exiting(_: *mut c_void) {
 pub fn set_exit_hook(hook: fn()) -> Result<(), Error> {
     EXIT_HOOK.store(hook as *mut (), Ordering::Release);
     make_key(&EXIT_KEY, Some(exiting))?;
-    #[cfg(not(feature = "std"))]
+    #[cfg(not(any(feature = "std", target_arch = "x86_64")))]
     make_key(&CELL_KEY, None)?;
-    let _ = &CELL_KEY;
     Ok(())
 }
 
@@ -355,6 +471,16 @@ mod tests {
         .join()
         .unwrap();
         assert_eq!(RAN.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn the_note_is_per_thread() {
+        assert_eq!(set_note([7; 16]), [0; 16]);
+        std::thread::spawn(|| assert_eq!(note(), [0; 16]))
+            .join()
+            .unwrap();
+        assert_eq!(note(), [7; 16]);
+        assert_eq!(set_note([0; 16]), [7; 16]);
     }
 
     #[test]
