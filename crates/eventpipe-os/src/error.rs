@@ -12,6 +12,14 @@ pub struct Error {
 }
 
 impl Error {
+    /// A request that no system could fulfil.
+    pub const fn out_of_memory(call: &'static str) -> Self {
+        Self {
+            call,
+            number: libc::ENOMEM,
+        }
+    }
+
     pub(crate) const fn new(call: &'static str, number: i32) -> Self {
         Self { call, number }
     }

@@ -16,13 +16,52 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
 // ---- ids and names
 
-/// The kernel's id of the calling thread (`gettid`). A system call: keep the answer. Async-signal-safe.
+#[cfg(feature = "std")]
+std::thread_local! {
+    // As `CELL`: constant, no destructor. 0: not asked yet.
+    static OS_THREAD_ID: AtomicU64 = const { AtomicU64::new(0) };
+}
+
+/// 1: the child of a fork will forget what it inherited, so ids can be remembered.
+static REMEMBER_IDS: AtomicU64 = AtomicU64::new(0);
+
+/// The kernel's id of the calling thread (`gettid`). With the feature `std` and after [`cache_ids`] it is asked for once per thread,
+/// else it is a system call. Async-signal-safe.
 pub fn os_thread_id() -> u64 {
-    rustix::thread::gettid()
-        .as_raw_nonzero()
-        .get()
-        .unsigned_abs()
-        .into()
+    let ask = || {
+        rustix::thread::gettid()
+            .as_raw_nonzero()
+            .get()
+            .unsigned_abs()
+            .into()
+    };
+    #[cfg(feature = "std")]
+    if REMEMBER_IDS.load(Ordering::Relaxed) != 0 {
+        return OS_THREAD_ID.with(|id| match id.load(Ordering::Relaxed) {
+            0 => {
+                let new = ask();
+                id.store(new, Ordering::Relaxed);
+                new
+            }
+            known => known,
+        });
+    }
+    ask()
+}
+
+/// Lets [`os_thread_id`] remember, by a hook that makes the child of a fork forget. Idempotent.
+///
+/// # Errors
+/// No room for the hook; nothing is remembered then.
+pub fn cache_ids() -> Result<(), Error> {
+    if REMEMBER_IDS.load(Ordering::Relaxed) == 0 {
+        crate::process::at_fork_child(|| {
+            #[cfg(feature = "std")]
+            OS_THREAD_ID.with(|id| id.store(0, Ordering::Relaxed));
+        })?;
+        REMEMBER_IDS.store(1, Ordering::Relaxed);
+    }
+    Ok(())
 }
 
 /// The name of a thread of this process, as bytes; `None` when it has ended.
@@ -390,9 +429,27 @@ pub struct StackBounds {
     pub high: usize,
 }
 
-/// The bounds of the mapping that holds `address`, which must lie on the stack that the caller runs on. Three system calls on
-/// Linux 6.11 and later, else a walk through `/proc/self/maps`; allocates nothing. Async-signal-safe.
+impl StackBounds {
+    fn contains(self, address: usize) -> bool {
+        self.low <= address && address < self.high
+    }
+}
+
+/// The bounds of the mapping that holds `address`, which must lie on the stack that the caller runs on. Remembered per thread; the
+/// first time three system calls on Linux 6.11 and later, else a walk through `/proc/self/maps`. Allocates nothing;
+/// async-signal-safe.
+#[inline]
 pub fn stack_bounds(address: usize) -> Option<StackBounds> {
+    match bounds_cache::load() {
+        known if known.contains(address) => Some(known),
+        // The first time; or the main thread's stack has grown, or this thread has changed to another stack.
+        _ => find_stack_bounds(address),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn find_stack_bounds(address: usize) -> Option<StackBounds> {
     let mut bounds = crate::process::mapping_of(address)?;
     // The thread's own descriptor lies at the top of its stack, above every frame; a neighbour may follow it.
     // SAFETY: no preconditions.
@@ -400,7 +457,76 @@ pub fn stack_bounds(address: usize) -> Option<StackBounds> {
     if descriptor > address && descriptor < bounds.high {
         bounds.high = descriptor;
     }
+    bounds_cache::store(bounds);
     Some(bounds)
+}
+
+#[cfg(feature = "std")]
+mod bounds_cache {
+    use super::StackBounds;
+    use core::sync::atomic::{AtomicUsize, Ordering, compiler_fence};
+
+    std::thread_local! {
+        static BOUNDS: [AtomicUsize; 2] = const { [AtomicUsize::new(0), AtomicUsize::new(0)] };
+    }
+
+    #[inline(always)]
+    pub(super) fn load() -> StackBounds {
+        BOUNDS.with(|[low, high]| StackBounds {
+            low: low.load(Ordering::Relaxed),
+            high: high.load(Ordering::Relaxed),
+        })
+    }
+
+    pub(super) fn store(bounds: StackBounds) {
+        BOUNDS.with(|[low, high]| {
+            // A signal handler in between finds bounds that contain nothing.
+            high.store(0, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            low.store(bounds.low, Ordering::Relaxed);
+            compiler_fence(Ordering::SeqCst);
+            high.store(bounds.high, Ordering::Relaxed);
+        });
+    }
+}
+
+#[cfg(not(feature = "std"))]
+mod bounds_cache {
+    use super::{StackBounds, make_key};
+    use core::ptr;
+    use core::sync::atomic::{AtomicU64, Ordering};
+
+    static LOW: AtomicU64 = AtomicU64::new(0);
+    static HIGH: AtomicU64 = AtomicU64::new(0);
+
+    fn get(key: &AtomicU64) -> usize {
+        match key.load(Ordering::Acquire) {
+            0 => 0,
+            // SAFETY: a key of `make_key`; the value is a number in the form of a pointer.
+            key => unsafe { libc::pthread_getspecific((key - 1) as libc::pthread_key_t) }.addr(),
+        }
+    }
+
+    fn set(key: &AtomicU64, value: usize) {
+        if let Ok(key) = make_key(key, None) {
+            // SAFETY: a key of `make_key`; the value is never dereferenced.
+            unsafe { libc::pthread_setspecific(key, ptr::without_provenance(value)) };
+        }
+    }
+
+    pub(super) fn load() -> StackBounds {
+        StackBounds {
+            low: get(&LOW),
+            high: get(&HIGH),
+        }
+    }
+
+    pub(super) fn store(bounds: StackBounds) {
+        // A signal handler in between finds bounds that contain nothing.
+        set(&HIGH, 0);
+        set(&LOW, bounds.low);
+        set(&HIGH, bounds.high);
+    }
 }
 
 #[cfg(test)]

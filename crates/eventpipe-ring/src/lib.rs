@@ -8,7 +8,7 @@
 //!
 //! Start with [`Ring`] (one for the process), [`EventKey`] (one per event) and [`Drain`] (one at a time).
 //!
-//! ```no_run
+//! ```
 //! use eventpipe_ring::{EventKey, LossReason, Record, RecordOptions, Ring, Sink, ThreadInfo};
 //!
 //! static RING: Ring = Ring::new();
@@ -47,12 +47,34 @@
 #[cfg(any(feature = "std", test, loom))]
 extern crate std;
 
+// In reading order; the blank lines keep it.
 mod record;
+
 mod ring;
+
+mod write;
+
+mod drain;
+
+mod slot;
+
+mod arena;
+
+mod layout;
+
+mod stack;
+
 mod sync;
 
+#[cfg(not(loom))]
+mod thread;
+
+#[cfg(loom)]
+pub mod model;
+
+pub use drain::{Drain, Round};
 pub use record::{
     EventKey, LossReason, MAX_FRAMES, MAX_PAYLOAD, Payload, Record, RecordOptions, SESSIONS, Sink,
     ThreadInfo,
 };
-pub use ring::{Drain, Ring, Round, Statistics};
+pub use ring::{Ring, Statistics};

@@ -1,74 +1,89 @@
-//! Under construction: the border of the crate; what it does follows.
+//! The ring itself: what it consists of, its memory, the one quiescence function, what happens in the child of a fork.
 
-use crate::{EventKey, Payload, RecordOptions, Sink};
-use eventpipe_os::Error;
-use eventpipe_os::sync::Signal;
+use crate::arena::{Arena, WEIGHT_BYTES};
+use crate::record::{LossReason, SESSIONS};
+use crate::slot::{Losses, Slots};
+use crate::stack::TaggedStack;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64, heavy, negative, relax};
+#[cfg(not(loom))]
+use crate::{slot::Slot, sync::AtomicPtr};
+#[cfg(not(loom))]
+use core::ptr;
+#[cfg(not(loom))]
+use eventpipe_os::{
+    Error,
+    sync::{Mutex, Signal},
+};
 
-/// The buffer. One per process, in a static.
+/// The buffer. One per process, in a static; it is never destroyed.
 #[derive(Debug)]
 pub struct Ring {
-    _private: (),
+    pub(crate) arena: Arena,
+    pub(crate) slots: Slots,
+    pub(crate) free_slots: TaggedStack,
+    /// Slots of threads that ended after losing events; the drain tells the rest and frees them.
+    pub(crate) debts: TaggedStack,
+    pub(crate) uids: AtomicU64,
+    pub(crate) wake: Wake,
+    /// A block that fills within so many ticks is followed by a big one.
+    pub(crate) busy_ticks: AtomicU64,
+    /// Losses of threads for which the system had no memory, and how many threads are adding to them.
+    pub(crate) orphans: Losses,
+    pub(crate) orphans_inflight: AtomicU32,
+    /// 1: there is a `Drain`.
+    pub(crate) draining: AtomicU32,
+    pub(crate) notes: DrainNotes,
+    /// Whether the pool has its memory.
+    #[cfg(not(loom))]
+    open: Mutex<bool>,
 }
 
-impl Ring {
-    /// A ring without memory.
-    #[allow(clippy::new_without_default, reason = "belongs in a static")]
-    pub const fn new() -> Self {
-        Self { _private: () }
-    }
+/// What the drain remembers between rounds; for the holder of the `Drain` only.
+#[derive(Debug)]
+pub(crate) struct DrainNotes {
+    /// How many blocks wait in the list.
+    pub(crate) pending: Private32,
+    /// Index + 1 of the first slot in debt.
+    pub(crate) debts: Private32,
+    /// Everything up to this was given to the sink.
+    pub(crate) boundary: Private64,
+    /// Up to this, threads that were not in the middle of an event have been given (at least `boundary`).
+    pub(crate) target: Private64,
+}
 
-    /// Reserves `pool_bytes` for blocks (at least 256 KiB, at most 64 GiB; a third less or more is fitted) and makes the pages present. Does nothing when the ring has
-    /// its memory already (whatever the size then was). 64 MiB take about 40 ms.
-    ///
-    /// # Errors
-    /// The system has not that much memory.
-    pub fn start(&'static self, pool_bytes: usize) -> Result<(), Error> {
-        let _ = pool_bytes;
-        Ok(())
-    }
+/// How writers wake the drain.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    /// 1: the drain sleeps and wants to know of the next event.
+    pub(crate) idle: AtomicU32,
+    #[cfg(not(loom))]
+    signal: AtomicPtr<Signal>,
+    /// How often a model's drain was woken.
+    #[cfg(loom)]
+    pub(crate) woken: AtomicU32,
+}
 
-    /// Writes an event: one copy, tagged with `event.mask` as it is now; or nothing, when no session wants it; or a loss, counted for each
-    /// session that wanted it. Never blocks, locks, allocates, or calls the system, except: a thread's first event (its slot), and a
-    /// wake-up of a drain that sleeps idle. Works in signal handlers, inside itself (one level), after the destruction of thread-locals, and
-    /// without [`start`](Self::start) (then everything is lost, and counted).
+impl Wake {
+    /// Called by a writer in its section after it did something of interest (S4).
     #[inline]
-    pub fn write<P: Payload + ?Sized>(
-        &'static self,
-        event: &EventKey,
-        payload: &P,
-        options: &RecordOptions<'_>,
-    ) {
-        let _ = (event, payload, options);
+    pub(crate) fn if_idle(&self) {
+        if self.idle.load(Ordering::Relaxed) != 0 && self.idle.swap(0, Ordering::AcqRel) != 0 {
+            self.set();
+        }
     }
 
-    /// Returns when every write that was under way at the call has ended. Called after clearing mask bits: no record with
-    /// those bits is written afterwards. Waits for writers only (nanoseconds, unless one is preempted), holds no lock. Not inside an event.
-    pub fn quiesce(&self) {}
-
-    /// The right to drain; `None` while somebody has it.
-    pub fn drain(&'static self) -> Option<Drain<'static>> {
-        Some(Drain { ring: self })
+    #[cfg(not(loom))]
+    pub(crate) fn set(&self) {
+        let signal = self.signal.load(Ordering::Acquire);
+        if !signal.is_null() {
+            // SAFETY: only `set_wake` stores here, from a reference that lives for ever.
+            unsafe { &*signal }.set();
+        }
     }
 
-    /// The signal that writers set: when a block is taken, an event lost or a thread with something to tell ends while the drain sleeps idle
-    /// ([`Drain::prepare_idle`]); and when an eighth of the pool waits to be drained. Set once, before the first session.
-    pub fn set_wake(&self, signal: &'static Signal) {
-        let _ = signal;
-    }
-
-    /// Gives the pool's memory back to the system; the next [`start`](Self::start) takes it again, with a new size. For some seconds after the last session's end: every
-    /// mask is zero and [`quiesce`](Self::quiesce) has returned. `false` when a block is still in use (drain first) or a `Drain` exists.
-    pub fn release(&self) -> bool {
-        true
-    }
-
-    /// Forgets everything that was written and every thread but the calling one. Only in the child of a fork, before other threads
-    /// exist: from an at-fork handler, after every mask was set to zero.
-    pub fn forked_child(&'static self) {}
-
-    /// Figures that can be read at any time.
-    pub fn statistics(&self) -> Statistics {
-        Statistics::default()
+    #[cfg(loom)]
+    pub(crate) fn set(&self) {
+        self.woken.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -76,67 +91,274 @@ impl Ring {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Bytes of the pool; 0 when it is given back.
+    /// Bytes in all blocks of the pool; 0 when its memory is given back.
     pub pool_bytes: u64,
     /// Bytes in free blocks.
     pub free_bytes: u64,
     /// Bytes in blocks that wait to be drained.
     pub full_bytes: u64,
-    /// Slots ever made: the largest number of threads with events at a time.
+    /// Slots ever made: the largest number of threads that had events at the same time.
     pub slots: u64,
-    /// Events lost since the process started, summed over sessions.
+    /// Threads that wrote events so far.
+    pub threads: u64,
+    /// Events lost since the process started: summed over sessions, so one event counts once for each session that wanted it.
     pub lost: u64,
 }
 
-/// What a round did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Round {
-    /// Everything with ticks up to this has been given.
-    pub boundary_ticks: u64,
-    /// Records given in this round.
-    pub records: u64,
-    /// Losses given in this round.
-    pub lost: u64,
-    /// Whether every run of this round was marked sorted; `false` while a thread is stuck in the middle of an event (more than 20 ms): then
-    /// `boundary_ticks` stays behind.
-    pub all_sorted: bool,
-    /// No record is waiting (too young for this round), no thread is in the middle of an event.
-    pub idle: bool,
-}
-
-/// The right to drain a ring.
-#[derive(Debug)]
-pub struct Drain<'a> {
-    ring: &'a Ring,
-}
-
-impl Drain<'_> {
-    /// Gives everything that was written up to about a microsecond ago to `sink`, see [`Sink`] for the order.
-    pub fn round<S: Sink + ?Sized>(&mut self, sink: &mut S) -> Round {
-        let _ = (self.ring, sink);
-        Round {
-            boundary_ticks: eventpipe_os::clock::ticks(),
-            all_sorted: true,
-            idle: true,
-            ..Round::default()
+impl Ring {
+    /// A ring without memory.
+    #[allow(clippy::new_without_default, reason = "belongs in a static")]
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self {
+            arena: Arena::new(),
+            slots: Slots::new(),
+            free_slots: TaggedStack::new(),
+            debts: TaggedStack::new(),
+            uids: AtomicU64::new(0),
+            wake: Wake {
+                idle: AtomicU32::new(0),
+                signal: AtomicPtr::new(ptr::null_mut()),
+            },
+            busy_ticks: AtomicU64::new(0),
+            orphans: Losses::new(),
+            orphans_inflight: AtomicU32::new(0),
+            draining: AtomicU32::new(0),
+            notes: DrainNotes {
+                pending: Private32::new(0),
+                debts: Private32::new(0),
+                boundary: Private64::new(0),
+                target: Private64::new(0),
+            },
+            open: Mutex::new(false),
         }
     }
 
-    /// Reports to `sink` the losses of the given sessions (a mask) that no record has told yet, on every thread. For the end of
-    /// a session: bits cleared, [`Ring::quiesce`], rounds up to a boundary after that, then this. The bits may then be used again.
-    pub fn collect_lost<S: Sink + ?Sized>(&mut self, sessions: u64, sink: &mut S) -> u64 {
-        let _ = (sessions, sink);
-        0
+    /// Takes memory for blocks of `pool_bytes` in all, headers included, and makes the pages present. Less than 256 KiB counts as 256 KiB. Does
+    /// nothing when the ring has its memory already, whatever the size then was. 64 MiB take about 40 ms.
+    ///
+    /// Before any session's bit is set in a mask: what is written without memory is lost (and counted).
+    ///
+    /// # Errors
+    /// The system has not that much memory, or `pool_bytes` is more than 64 GiB.
+    #[cfg(not(loom))]
+    pub fn start(&'static self, pool_bytes: usize) -> Result<(), Error> {
+        const MAX: usize = 64 << 30;
+        let mut open = self.open.lock();
+        if *open {
+            return Ok(());
+        }
+        if pool_bytes > MAX {
+            return Err(Error::out_of_memory("mmap"));
+        }
+        self.prepare_threads();
+        eventpipe_os::barrier::prepare();
+        eventpipe_os::clock::note_start();
+        // The memory may be replaced: nobody may be looking for a block in what was there before.
+        self.quiesce();
+        self.arena.prepare(pool_bytes.max(256 << 10))?;
+        self.busy_ticks.store(
+            eventpipe_os::clock::ticks_per_us() * 100_000,
+            Ordering::Relaxed,
+        );
+        self.arena.open();
+        *open = true;
+        Ok(())
     }
 
-    /// Takes the open blocks from the threads that wrote nothing since the round before, so that their next event takes a new one. Their
-    /// records come with the next rounds.
-    pub fn take_back_idle(&mut self) {}
+    /// Gives the pool's memory back to the system; the next [`start`](Self::start) takes it again, perhaps with another size. For some
+    /// time after the last session: no mask has a bit, [`quiesce`](Self::quiesce) has returned, the drain has given everything and
+    /// taken the threads' blocks back ([`Drain::prepare_idle`](crate::Drain::prepare_idle) returned `true`) and was dropped. `false`, and nothing changed,
+    /// when a block is still in use or a `Drain` exists.
+    #[cfg(not(loom))]
+    pub fn release(&'static self) -> bool {
+        let mut open = self.open.lock();
+        if !*open {
+            return true;
+        }
+        let Some(drain) = self.drain() else {
+            return false;
+        };
+        let complete = self.arena.close();
+        if complete {
+            // A writer may be in the middle of a failing attempt to take a block.
+            self.quiesce();
+            self.arena.give_back();
+            *open = false;
+        }
+        drop(drain);
+        complete
+    }
 
-    /// To be called before a long sleep: `true` when nothing is pending anywhere; then the next event, loss or thread end of interest sets the wake
-    /// signal, until the next round. `false`: keep on polling (threads hold blocks; [`take_back_idle`](Self::take_back_idle) was called).
-    pub fn prepare_idle(&mut self) -> bool {
-        true
+    /// Names the signal that writers set: when a block is taken, an event is lost or an indebted thread ends while the drain sleeps idle
+    /// ([`Drain::prepare_idle`](crate::Drain::prepare_idle)); and each time an eighth of the pool waits to be drained. A system call only when somebody waits for it.
+    #[cfg(not(loom))]
+    pub fn set_wake(&self, signal: &'static Signal) {
+        self.wake
+            .signal
+            .store(ptr::from_ref(signal).cast_mut(), Ordering::Release);
+    }
+
+    /// Returns when every section that was running at the call has ended. This is the one quiescence function: whoever takes something away from
+    /// writers (a mask bit, an event, the pool's memory) calls it between taking and reusing.
+    ///
+    /// After mask bits were cleared and this has returned, no record with those bits is written and no loss is counted for them. Waits
+    /// for writers only (nanoseconds, unless one is preempted in its section) and holds no lock. The calling thread's own section does not count (a signal handler that interrupted it
+    /// would wait for ever).
+    pub fn quiesce(&self) {
+        if negative!("count_before_barrier") {
+            let count = self.slots.count();
+            heavy();
+            for index in 0..count {
+                self.wait_for_slot(index);
+            }
+            return;
+        }
+        if !negative!("no_heavy_barrier") {
+            heavy();
+        }
+        for index in 0..self.slots.count() {
+            self.wait_for_slot(index);
+        }
+        let mut attempt = 0;
+        while self.orphans_inflight.load(Ordering::Acquire) != 0 {
+            relax(attempt);
+            attempt += 1;
+        }
+    }
+
+    fn wait_for_slot(&self, index: u32) {
+        let Some(slot) = self.slots.try_slot(index) else {
+            return;
+        };
+        if self.is_own(slot) {
+            return;
+        }
+        for lane in &slot.lanes {
+            let seen = lane.inflight.load(Ordering::Acquire);
+            let mut attempt = 0;
+            // Odd and unchanged: still the section that was running. Any other value: it has ended (S2).
+            while seen & 1 == 1 && lane.inflight.load(Ordering::Acquire) == seen {
+                relax(attempt);
+                attempt = attempt.saturating_add(1);
+            }
+        }
+    }
+
+    /// Figures that can be read at any time.
+    pub fn statistics(&self) -> Statistics {
+        #[cfg(not(loom))]
+        let open = *self.open.lock();
+        #[cfg(loom)]
+        let open = true;
+        let bytes = |weight: u32| {
+            if open {
+                u64::from(weight) * WEIGHT_BYTES
+            } else {
+                0
+            }
+        };
+        let lost_by = |losses: &Losses| -> u64 {
+            (0..SESSIONS)
+                .map(|s| {
+                    LossReason::ALL
+                        .iter()
+                        .map(|r| losses.total(s, *r))
+                        .sum::<u64>()
+                })
+                .sum()
+        };
+        let lost = (0..self.slots.count())
+            .filter(|index| {
+                self.slots
+                    .try_slot(*index)
+                    .is_some_and(|s| s.ever_lost.load(Ordering::Relaxed) != 0)
+            })
+            .map(|index| lost_by(self.slots.losses(index)))
+            .sum::<u64>();
+        Statistics {
+            pool_bytes: bytes(self.arena.total_weight()),
+            free_bytes: bytes(if open { self.arena.free_weight() } else { 0 }),
+            full_bytes: bytes(if open {
+                self.arena.stacks().full.weight(&self.arena)
+            } else {
+                0
+            }),
+            slots: self.slots.count().into(),
+            threads: self.uids.load(Ordering::Relaxed),
+            lost: lost + lost_by(&self.orphans),
+        }
+    }
+
+    /// Forgets everything that was written and every thread but the calling one, and leaves the pool with all its blocks free. Only in the child of
+    /// a fork, from an at-fork handler (no other thread exists yet), after every mask was set to zero. Takes no lock and allocates nothing.
+    #[cfg(not(loom))]
+    pub fn forked_child(&'static self) {
+        // Whoever held these does not exist here. An arena that was just being prepared may be half made.
+        let certain = self.open.try_lock().map(|open| *open);
+        // SAFETY: we are the only thread.
+        unsafe { self.open.force_unlock() };
+        self.arena.force_unlock();
+        self.draining.store(0, Ordering::Relaxed);
+        self.notes.pending.set(0);
+        self.notes.debts.set(0);
+        self.wake.idle.store(0, Ordering::Relaxed);
+        self.orphans_inflight.store(0, Ordering::Relaxed);
+        self.free_slots.reset();
+        self.debts.reset();
+        let own = self.own_slot();
+        for index in 0..self.slots.count() {
+            let Some(slot) = self.slots.try_slot(index) else {
+                continue;
+            };
+            if slot.ever_lost.load(Ordering::Relaxed) != 0 {
+                self.slots.losses(index).forget();
+            }
+            let ours = own.is_some_and(|own| ptr::eq(own, slot));
+            slot.forget(ours);
+            if ours {
+                slot.os_thread_id
+                    .store(eventpipe_os::thread::os_thread_id(), Ordering::Relaxed);
+                slot.uid.store(
+                    self.uids.fetch_add(1, Ordering::Relaxed) + 1,
+                    Ordering::Relaxed,
+                );
+            } else {
+                slot.index.set(index);
+                self.free_slots.push(&self.slots, index, 1);
+            }
+        }
+        match certain {
+            Some(true) => self.arena.open(),
+            Some(false) => {}
+            None => self.arena.abandon(),
+        }
+    }
+}
+
+#[cfg(not(loom))]
+impl Slot {
+    /// Leaves nothing of what was going on; for a slot whose thread does not exist here, or (`ours`) has nothing to give any more.
+    fn forget(&self, ours: bool) {
+        for lane in &self.lanes {
+            let inflight = lane.inflight.load(Ordering::Relaxed);
+            if !ours {
+                lane.inflight
+                    .store(inflight.wrapping_add(inflight & 1), Ordering::Relaxed);
+            }
+            lane.block.store(0, Ordering::Relaxed);
+            lane.switching.store(0, Ordering::Relaxed);
+            lane.quiet.set(0);
+            lane.stuck_at.set(0);
+        }
+        if !ours {
+            self.level.set(0);
+        }
+        self.owed.store(0, Ordering::Relaxed);
+        self.has_lost.store(0, Ordering::Relaxed);
+        self.debtor.store(0, Ordering::Relaxed);
+        self.uid.store(0, Ordering::Relaxed);
+        self.told_uid.set(0);
+        self.scanned_uid.set(0);
     }
 }

@@ -1,6 +1,157 @@
-//! The atomics of this crate: the processor's, or loom's when a model is checked.
+//! The facade between this crate and the machine: atomics, barriers, ticks, waiting. A loom model swaps all of it.
+//!
+//! `negative(name)` is how the models prove that they can fail: compiled with `--cfg negative_control="name"`, one place in the
+//! protocol is weakened, and the model of that place must then find the fault. Without it, it is `false` at compile time.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use real::*;
+
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+pub(crate) use model::*;
+
+/// Whether the named negative control is compiled in.
+macro_rules! negative {
+    ($name:literal) => {
+        cfg!(negative_control = $name)
+    };
+}
+pub(crate) use negative;
+
+/// `const fn` on the machine, `fn` in a model (loom's atomics cannot be made at compile time).
+macro_rules! const_unless_loom {
+    ($($(#[$meta:meta])* $visibility:vis fn $name:ident($($argument:tt)*) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$meta])* #[cfg(not(loom))] $visibility const fn $name($($argument)*) $(-> $result)? $body
+        $(#[$meta])* #[cfg(loom)] $visibility fn $name($($argument)*) $(-> $result)? $body
+    )*};
+}
+pub(crate) use const_unless_loom;
+
+#[cfg(not(loom))]
+mod real {
+    pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use eventpipe_os::barrier::{heavy, light};
+    pub(crate) use eventpipe_os::clock::ticks as now;
+
+    /// How far a tick of one processor may be from another's, and a tick from the store that announced it.
+    pub(crate) fn margin_ticks() -> u64 {
+        eventpipe_os::clock::ticks_per_us()
+    }
+
+    /// Waits a little, longer the more often it was asked.
+    pub(crate) fn relax(attempt: u32) {
+        match attempt {
+            0..100 => core::hint::spin_loop(),
+            100..200 => eventpipe_os::thread::yield_now(),
+            _ => eventpipe_os::thread::sleep_ns(50_000),
+        }
+    }
+
+    /// A word with one user at a time. Relaxed, so that it costs nothing and no misuse is undefined; the models check that there is one user.
+    #[derive(Debug, Default)]
+    pub(crate) struct Private32(AtomicU32);
+
+    impl Private32 {
+        pub(crate) const fn new(value: u32) -> Self {
+            Self(AtomicU32::new(value))
+        }
+        #[inline(always)]
+        pub(crate) fn get(&self) -> u32 {
+            self.0.load(Ordering::Relaxed)
+        }
+        #[inline(always)]
+        pub(crate) fn set(&self, value: u32) {
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+
+    /// See [`Private32`].
+    #[derive(Debug, Default)]
+    pub(crate) struct Private64(AtomicU64);
+
+    impl Private64 {
+        pub(crate) const fn new(value: u64) -> Self {
+            Self(AtomicU64::new(value))
+        }
+        #[inline(always)]
+        pub(crate) fn get(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+        #[inline(always)]
+        pub(crate) fn set(&self, value: u64) {
+            self.0.store(value, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(loom)]
+mod model {
+    use core::cell::Cell;
+    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    std::thread_local! {
+        // All threads of a model run on one thread of the machine: this clock is global to the model and costs it no state.
+        static NOW: Cell<u64> = const { Cell::new(1) };
+    }
+
+    pub(crate) fn now() -> u64 {
+        NOW.with(|now| {
+            now.set(now.get() + 1);
+            now.get()
+        })
+    }
+
+    pub(crate) fn margin_ticks() -> u64 {
+        0
+    }
+
+    pub(crate) fn light() {
+        if !cfg!(negative_control = "no_light_barrier") {
+            loom::sync::atomic::fence(Ordering::SeqCst);
+        }
+    }
+
+    pub(crate) fn heavy() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn relax(_: u32) {
+        loom::thread::yield_now();
+    }
+
+    /// A word with one user at a time: loom fails the model when there are two.
+    #[derive(Debug, Default)]
+    pub(crate) struct Private32(loom::cell::Cell<u32>);
+
+    impl Private32 {
+        pub(crate) fn new(value: u32) -> Self {
+            Self(loom::cell::Cell::new(value))
+        }
+        pub(crate) fn get(&self) -> u32 {
+            self.0.get()
+        }
+        pub(crate) fn set(&self, value: u32) {
+            self.0.set(value);
+        }
+    }
+
+    /// See [`Private32`].
+    #[derive(Debug, Default)]
+    pub(crate) struct Private64(loom::cell::Cell<u64>);
+
+    impl Private64 {
+        pub(crate) fn new(value: u64) -> Self {
+            Self(loom::cell::Cell::new(value))
+        }
+        pub(crate) fn get(&self) -> u64 {
+            self.0.get()
+        }
+        pub(crate) fn set(&self, value: u64) {
+            self.0.set(value);
+        }
+    }
+
+    // SAFETY: a model hands these from thread to thread on purpose; loom itself reports two users without an order between them.
+    unsafe impl Sync for Private32 {}
+    // SAFETY: as above.
+    unsafe impl Sync for Private64 {}
+}

@@ -1,7 +1,8 @@
 //! Stack walks for EventPipe: by frame pointers, within the bounds of the thread's stack.
 //!
-//! No unwinding tables are read and nothing is allocated. Code without frame pointers (`-C force-frame-pointers=yes` keeps them)
-//! hides its callers, never more: a walk reads only memory of the stack it runs on.
+//! No unwinding tables are read and nothing is allocated. Code that was compiled without frame pointers
+//! (`-C force-frame-pointers=yes` keeps them) hides its callers or shows wrong ones; it cannot make a walk
+//! leave the stack it runs on.
 //!
 //! ```
 //! let mut frames = [0usize; 64];
@@ -14,9 +15,6 @@
 #[cfg(any(feature = "std", test))]
 extern crate std;
 
-/// Writes the return addresses of the calling thread's stack into `frames`, innermost first, beginning with the address in the caller of
-/// `walk`; how many there were (`frames.len()`: perhaps more). About 1–2 ns a frame. Async-signal-safe.
-pub fn walk(frames: &mut [usize]) -> usize {
-    let _ = frames;
-    0
-}
+mod walk;
+
+pub use walk::walk;

@@ -1,0 +1,376 @@
+//! The write path. Read `slot.rs` (S1–S4) and `arena.rs` (I1–I4) first.
+//!
+//! 1. The mask, one relaxed load: nobody wants it, return.
+//! 2. The thread's slot.
+//! 3. Into a section: `inflight` odd, light barrier.
+//! 4. The mask again: what it says now holds for this event.
+//! 5. Room, if need be in a new block.
+//! 6. The tick.
+//! 7. The copy.
+//! 8. `committed`, then `inflight` even.
+
+use crate::arena::SMALL;
+use crate::layout::{self, Shape, bits};
+use crate::record::{EventKey, LossReason, MAX_PAYLOAD, Payload, RecordOptions};
+use crate::ring::Ring;
+use crate::slot::{Lane, Slot};
+use crate::sync::{Ordering, light, negative, now};
+use core::sync::atomic::compiler_fence;
+
+/// A block with at least so much room is kept although an event did not fit and no other block could be had.
+const WORTH_KEEPING: u32 = 256;
+
+impl Ring {
+    /// Writes an event: one copy, tagged with `event.mask` as it is now; or nothing, when no session wants it; or a loss, counted for
+    /// each session that wanted it.
+    ///
+    /// Never blocks, locks or allocates. Calls the system only for a thread's first event (its slot and id) and to wake a drain that
+    /// sleeps. Works in signal handlers, inside itself (one level; a second level is counted as lost), after the destruction of
+    /// thread-locals, in exit handlers, and without [`start`](Self::start) (then everything is lost, and counted).
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn write<P: Payload + ?Sized>(
+        &'static self,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
+        if event.is_enabled() {
+            self.write_enabled(event, payload, options);
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[inline(never)]
+    fn write_enabled<P: Payload + ?Sized>(
+        &'static self,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
+        match self.own_slot() {
+            Some(slot) if slot.level.get() < 2 => self.write_in(slot, event, payload, options),
+            _ => self.write_without_slot(event, payload, options),
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[cold]
+    #[inline(never)]
+    fn write_without_slot<P: Payload + ?Sized>(
+        &'static self,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
+        let nested = self.own_slot().is_some_and(|slot| slot.level.get() >= 2);
+        if !nested && let Some(slot) = self.attach_thread() {
+            return self.write_in(slot, event, payload, options);
+        }
+        // A thread that has ended its life with us, or is too deep in its own events: a slot for this event alone.
+        let Some(slot) = self.attach() else {
+            return self.lose_without_slot(event);
+        };
+        if nested {
+            self.lose_in(slot, event, LossReason::Reentered);
+        } else {
+            self.write_in(slot, event, payload, options);
+        }
+        self.detach(slot);
+    }
+
+    /// Steps 3 to 8, for a slot of the calling thread with `level` below 2.
+    #[inline(always)]
+    pub(crate) fn write_in<P: Payload + ?Sized>(
+        &self,
+        slot: &Slot,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
+        let section = Section::enter(slot);
+        // Partner: the heavy barrier of `quiesce` (S4).
+        let sessions = event.mask.load(Ordering::Acquire);
+        if sessions != 0 {
+            self.append(slot, section.lane, sessions, event, payload, options);
+        }
+        section.leave();
+    }
+
+    #[inline(always)]
+    fn append<P: Payload + ?Sized>(
+        &self,
+        slot: &Slot,
+        lane: &Lane,
+        sessions: u64,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
+        let length = payload.len();
+        if length > MAX_PAYLOAD {
+            return self.lose(slot, sessions, LossReason::TooLarge);
+        }
+        let shape = Shape::of(length, options);
+        let owed = slot.owed.load(Ordering::Relaxed);
+        let mut need = shape.aligned_size();
+        if owed != 0 {
+            need += layout::lost_size(owed);
+        }
+        let mut block = lane.block.load(Ordering::Relaxed);
+        if block == 0 || lane.limit.get() - lane.position.get() < need {
+            block = self.make_room(slot, lane, need);
+            if block == 0 {
+                return self.lose(slot, sessions, LossReason::BufferFull);
+            }
+        }
+        let block = self.arena.block(block - 1);
+        let ticks = now().max(lane.last_tick.load(Ordering::Relaxed));
+        lane.last_tick.store(ticks, Ordering::Relaxed);
+        let mut at = lane.position.get();
+        if owed != 0 {
+            self.append_losses(slot, &block, at, ticks, owed);
+            at += layout::lost_size(owed);
+        }
+        let index = event.index.load(Ordering::Relaxed);
+        // SAFETY: the lane holds the block and we are in its section (I2); `make_room` left at least `need` bytes after `position`,
+        // and nothing beyond `position` is committed.
+        unsafe {
+            block.data.write(at, shape.size(), |out| {
+                layout::encode(out, shape, index, ticks, sessions, options, payload);
+            });
+        }
+        at += shape.aligned_size();
+        lane.position.set(at);
+        block.commit(at);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn append_losses(
+        &self,
+        slot: &Slot,
+        block: &crate::arena::Block<'_>,
+        at: u32,
+        ticks: u64,
+        owed: u64,
+    ) {
+        // First cleared, then read: what a signal handler loses in between is owed again.
+        slot.owed.fetch_and(!owed, Ordering::AcqRel);
+        let losses = self.slots.losses(slot.index.get());
+        // SAFETY: as in `append`: `need` included the size of this.
+        unsafe {
+            block.data.write(at, layout::lost_size(owed), |out| {
+                layout::encode_lost(out, ticks, owed, |session, reason| {
+                    losses.total(session, reason)
+                });
+            });
+        }
+    }
+
+    /// Gives the lane a new block of at least `need` bytes; its index + 1, or 0.
+    #[cold]
+    #[inline(never)]
+    fn make_room(&self, slot: &Slot, lane: &Lane, need: u32) -> u32 {
+        let arena = &self.arena;
+        let current = lane.block.load(Ordering::Relaxed);
+        let ticks = if current == 0 { 0 } else { now() };
+        let busy = current != 0
+            && ticks.wrapping_sub(lane.taken_ticks.get()) < self.busy_ticks.load(Ordering::Relaxed)
+            && arena.free_weight() > arena.total_weight() / 2;
+        let Some(block) = arena.take_free(need as usize, busy) else {
+            // What is left of the open block is of little use: the drain may have it, and give it to whoever comes first.
+            if current != 0
+                && need as usize <= SMALL
+                && lane.limit.get() - lane.position.get() < WORTH_KEEPING
+            {
+                self.change_block(lane, 0);
+            }
+            return 0;
+        };
+        let header = block.header;
+        header.committed.store(0, Ordering::Relaxed);
+        header.consumed.set(0);
+        header.drain_flags.set(0);
+        let lane_number = u32::from(!core::ptr::eq(lane, &slot.lanes[0]));
+        header.origin.set(slot.index.get() << 1 | lane_number);
+        header.thread_uid.set(slot.uid.load(Ordering::Relaxed));
+        header
+            .os_thread_id
+            .set(slot.os_thread_id.load(Ordering::Relaxed));
+        lane.ordinal.set(lane.ordinal.get() + 1);
+        header.ordinal.set(lane.ordinal.get());
+        lane.position.set(0);
+        lane.limit.set(arena.capacity(block.index));
+        lane.taken_ticks.set(if ticks == 0 { now() } else { ticks });
+        self.change_block(lane, block.index + 1);
+        self.wake.if_idle();
+        block.index + 1
+    }
+
+    /// Puts `new` (index + 1, or 0) into the lane and hands what was there to the drain; in a section of the lane.
+    fn change_block(&self, lane: &Lane, new: u32) {
+        // Seen (acquire) by a drain that sees the new block: the old one may be on no stack yet.
+        lane.switching.store(1, Ordering::Relaxed);
+        // The drain swaps too: exactly one of both ends up with the old block (I1). Release: the header is complete.
+        let old = if negative!("store_instead_of_swap") {
+            let old = lane.block.load(Ordering::Acquire);
+            lane.block.store(new, Ordering::Release);
+            old
+        } else {
+            lane.block.swap(new, Ordering::AcqRel)
+        };
+        if old != 0 && self.arena.push_full(old - 1) {
+            self.wake.set();
+        }
+        lane.switching.store(0, Ordering::Release);
+    }
+
+    /// Counts an event as lost for each of the sessions; in a section of the slot.
+    #[cold]
+    #[inline(never)]
+    fn lose(&self, slot: &Slot, sessions: u64, reason: LossReason) {
+        let losses = self.slots.losses(slot.index.get());
+        for session in bits(sessions) {
+            losses.add(session, reason);
+        }
+        // First counted, then owed; see `append_losses`.
+        if slot.owed.load(Ordering::Relaxed) & sessions != sessions {
+            slot.owed.fetch_or(sessions, Ordering::AcqRel);
+            slot.has_lost.store(1, Ordering::Relaxed);
+            slot.ever_lost.store(1, Ordering::Relaxed);
+        }
+        self.wake.if_idle();
+    }
+
+    /// A section in which nothing is written but a loss is counted.
+    #[cfg_attr(loom, allow(dead_code, reason = "models do not nest"))]
+    pub(crate) fn lose_in(&self, slot: &Slot, event: &EventKey, reason: LossReason) {
+        let section = Section::enter(slot);
+        let sessions = event.mask.load(Ordering::Acquire);
+        if sessions != 0 {
+            self.lose(slot, sessions, reason);
+        }
+        section.leave();
+    }
+
+    #[cfg(not(loom))]
+    fn lose_without_slot(&self, event: &EventKey) {
+        // A section of many threads at a time: a count instead of a parity.
+        self.orphans_inflight.fetch_add(1, Ordering::AcqRel);
+        light();
+        for session in bits(event.mask.load(Ordering::Acquire)) {
+            self.orphans.add(session, LossReason::BufferFull);
+        }
+        self.orphans_inflight.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    // ---- attach and detach
+
+    /// A slot for the calling thread, or for one event of it.
+    pub(crate) fn attach(&self) -> Option<&Slot> {
+        let slot = match self.free_slots.pop(&self.slots) {
+            Some(index) => self.slots.slot(index),
+            None => self.slots.make()?,
+        };
+        let ticks = now();
+        for lane in &slot.lanes {
+            // Not older than what the thread before wrote, nor than this moment.
+            lane.last_tick.store(
+                ticks.max(lane.last_tick.load(Ordering::Relaxed)),
+                Ordering::Relaxed,
+            );
+        }
+        #[cfg(not(loom))]
+        {
+            slot.ring
+                .store(core::ptr::from_ref(self).cast_mut(), Ordering::Relaxed);
+            slot.os_thread_id
+                .store(eventpipe_os::thread::os_thread_id(), Ordering::Relaxed);
+        }
+        let uid = self.uids.fetch_add(1, Ordering::AcqRel) + 1;
+        #[cfg(loom)]
+        slot.os_thread_id.store(uid + 1000, Ordering::Relaxed);
+        slot.uid.store(uid, Ordering::Release);
+        Some(slot)
+    }
+
+    /// Gives a slot back: its blocks to the drain, and itself to the next thread, or to the drain when there are losses to tell.
+    pub(crate) fn detach(&self, slot: &Slot) {
+        if slot.level.get() != 0 {
+            // The thread ends inside an event (a signal handler that never returned): the slot stays as it is, for ever.
+            return;
+        }
+        let section = Section::enter(slot);
+        if negative!("early_end") {
+            slot.uid.store(0, Ordering::Release);
+        }
+        if !negative!("forgotten_block") {
+            for lane in &slot.lanes {
+                self.change_block(lane, 0);
+            }
+        }
+        let in_debt = slot.has_lost.load(Ordering::Relaxed) != 0;
+        if in_debt {
+            slot.debtor
+                .store(slot.uid.load(Ordering::Relaxed), Ordering::Release);
+        }
+        // Release: who sees that the thread has gone sees its blocks on the full stack, and its debt.
+        slot.uid.store(0, Ordering::Release);
+        if in_debt {
+            self.wake.if_idle();
+        }
+        section.leave();
+        if in_debt {
+            self.debts.push(&self.slots, slot.index.get(), 1);
+        } else {
+            self.free_slots.push(&self.slots, slot.index.get(), 1);
+        }
+    }
+}
+
+/// The time in which a writer may touch a block (S2, S3).
+struct Section<'a> {
+    slot: &'a Slot,
+    lane: &'a Lane,
+    level: u32,
+    inside: u32,
+}
+
+impl<'a> Section<'a> {
+    #[inline(always)]
+    fn enter(slot: &'a Slot) -> Self {
+        let level = slot.level.get();
+        // What interrupts us from here on uses the next lane; what interrupted us before left everything as it was (S3).
+        slot.level.set(level + 1);
+        compiler_fence(Ordering::SeqCst);
+        let lane = &slot.lanes[(level & 1) as usize];
+        let inside = lane.inflight.load(Ordering::Relaxed).wrapping_add(1);
+        // Release, although nothing was written yet: see S2.
+        let order = if negative!("relaxed_entry") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        lane.inflight.store(inside, order);
+        light();
+        Self {
+            slot,
+            lane,
+            level,
+            inside,
+        }
+    }
+
+    #[inline(always)]
+    fn leave(self) {
+        let order = if negative!("relaxed_exit") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        self.lane.inflight.store(self.inside.wrapping_add(1), order);
+        compiler_fence(Ordering::SeqCst);
+        self.slot.level.set(self.level);
+    }
+}
