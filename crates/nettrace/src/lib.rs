@@ -40,6 +40,8 @@ pub mod names;
 pub mod payload;
 #[cfg(feature = "std")]
 mod read;
+#[cfg(feature = "std")]
+pub mod rewrite;
 pub mod runtime_events;
 mod schema;
 mod thread_row;

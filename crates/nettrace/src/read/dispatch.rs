@@ -124,6 +124,14 @@ impl<R: Read> DispatchOrder<R> {
         }
     }
 
+    /// The event that [`DispatchOrder::next_event`] gave last, again.
+    pub(crate) fn current(&mut self) -> Event<'_> {
+        match &self.out {
+            Some(waiting) => self.lend_waiting(waiting.block),
+            None => self.reader.event(),
+        }
+    }
+
     /// Everything that waits goes out before the error.
     fn fail(&mut self, error: Error) {
         self.failed = Some(error);

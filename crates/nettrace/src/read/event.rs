@@ -130,6 +130,28 @@ impl<'a> Event<'a> {
         })
     }
 
+    /// Whether it has labels.
+    pub(crate) fn has_labels(&self) -> bool {
+        self.header.label_list != 0
+    }
+
+    /// Number of the system and process of a thread that the event names.
+    pub(crate) fn names(&self, thread: u64) -> (u64, Option<u64>) {
+        let process_id = self.tables.info.process_id;
+        if !self.tables.is_v6() {
+            return (thread, process_id);
+        }
+        match self.tables.threads.get(&thread) {
+            Some(row) => (row.thread_id.unwrap_or(0), row.process_id.or(process_id)),
+            None => (thread, process_id),
+        }
+    }
+
+    /// What the file calls the thread that the event is about: number of the system, in V6 index.
+    pub(crate) fn subject(&self) -> u64 {
+        self.header.thread_id
+    }
+
     fn overrides(&self) -> Overrides {
         let mut found = Overrides::default();
         for label in self.labels() {

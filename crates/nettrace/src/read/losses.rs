@@ -45,6 +45,18 @@ pub struct ThreadLosses {
     is_numbered: bool,
 }
 
+impl ThreadLosses {
+    /// What events name it by: number of the system, in V6 index.
+    pub(crate) fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// The last number known.
+    pub(crate) fn last(&self) -> u32 {
+        self.last
+    }
+}
+
 /// Threads that are told apart. Beyond that the table begins again, and only the totals remember.
 const MAX_THREADS: usize = 1 << 20;
 

@@ -1,6 +1,8 @@
 //! The recorded traces of the shared folder, for the tests that read all of them.
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
+pub(crate) mod generate;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
