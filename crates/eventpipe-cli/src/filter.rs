@@ -110,13 +110,13 @@ fn field_is(
     match (inside, value) {
         (Some(""), None) => expected == "null",
         (Some(""), Some(value)) => value_is(value, expected, text),
-        (Some(rest), Some(Value::Object(fields))) => {
+        (Some(rest), Some(Value::Object(object))) => {
             let rest = if name.is_empty() {
                 Some(rest)
             } else {
                 rest.strip_prefix('.')
             };
-            rest.is_some_and(|rest| inner_is(fields, rest, expected, text))
+            rest.is_some_and(|rest| inner_is(object.fields(), rest, expected, text))
         }
         _ => false,
     }

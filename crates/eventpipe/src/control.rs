@@ -307,16 +307,6 @@ pub(crate) fn register(provider: &'static Provider, callback: Option<Arc<Callbac
     }
 }
 
-/// The first registered provider of a name.
-pub(crate) fn find(name: &str) -> Option<&'static Provider> {
-    let control = ENGINE.control.lock()?;
-    control
-        .providers
-        .iter()
-        .map(|known| known.provider)
-        .find(|provider| provider.name() == name)
-}
-
 /// Takes a provider away.
 pub(crate) fn unregister(provider: &'static Provider) {
     let removed = {
@@ -327,7 +317,7 @@ pub(crate) fn unregister(provider: &'static Provider) {
             .providers
             .iter()
             .position(|known| core::ptr::eq(known.provider, provider));
-        let removed = position.map(|position| control.providers.remove(position));
+        let removed = position.map(|position| control.providers.swap_remove(position));
         if let Some(removed) = &removed {
             for event in &removed.events {
                 event.key().mask.store(0, Ordering::Release);

@@ -15,7 +15,6 @@ use nettrace::{
     EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
 
-use crate::definition::Fields;
 use crate::event::Event;
 use crate::process_info;
 use crate::session::SessionState;
@@ -288,18 +287,10 @@ impl SessionEncoder {
 
     #[cold]
     fn define_first(&mut self, metadata_id: u32, event: &Event) -> bool {
-        let (definition, provider) = (event.definition(), event.provider().name());
-        let defined = match definition.fields {
-            Fields::Encoded(description) => {
-                self.writer
-                    .define_encoded(metadata_id, provider, description)
-            }
-            _ => {
-                let metadata = definition.metadata(metadata_id, provider);
-                self.writer.define_event(&metadata)
-            }
-        };
-        defined.is_ok()
+        let metadata = event
+            .definition()
+            .metadata(metadata_id, event.provider().name());
+        self.writer.define_event(&metadata).is_ok()
     }
 
     #[inline]

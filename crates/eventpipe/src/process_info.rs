@@ -83,33 +83,9 @@ pub(crate) fn process_info(version: ProcessInfoVersion) -> ProcessInfo {
         command_line: command_line(),
         operating_system: String::from(process::os_name()),
         architecture: String::from(process::arch_name()),
-        entry_assembly: match HOST.get() {
-            Some(host) => host.entry_assembly.clone(),
-            None => text(&process::executable_name()),
-        },
-        product_version: String::from(match HOST.get() {
-            Some(host) => &host.product_version,
-            None => env!("CARGO_PKG_VERSION"),
-        }),
+        entry_assembly: text(&process::executable_name()),
+        product_version: String::from(env!("CARGO_PKG_VERSION")),
         runtime_identifier,
-    }
-}
-
-static HOST: Once<Host> = Once::new();
-
-/// A runtime that this engine serves, as clients that ask for process information are told of it.
-#[derive(Clone, Debug)]
-pub struct Host {
-    /// Name of the program's main module.
-    pub entry_assembly: String,
-    /// Version of the runtime.
-    pub product_version: String,
-}
-
-impl Host {
-    /// Makes clients see this host instead of the executable's name and this crate's version. The first one counts.
-    pub fn announce(self) {
-        HOST.get_or_init(|| self);
     }
 }
 

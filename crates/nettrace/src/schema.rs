@@ -40,15 +40,12 @@ impl Schema {
             return schema;
         }
         let layout = match undescribed(metadata) {
-            Some(fields) => Layout::new(
-                &Metadata {
-                    fields,
-                    keywords: metadata.keywords,
-                    ..Metadata::default()
-                },
-                pointer_size,
-            ),
-            None => Layout::new(metadata, pointer_size),
+            Some(fields) => Layout::new(&Metadata {
+                fields,
+                keywords: metadata.keywords,
+                ..Metadata::default()
+            }),
+            None => Layout::new(metadata),
         };
         Schema {
             event_name: names::described_name(metadata),

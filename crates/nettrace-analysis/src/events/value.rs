@@ -31,9 +31,9 @@ pub fn append_json(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Guid(guid) => append_display(format_args!("\"{guid}\""), out),
         Value::DateTime(time) => append_display(format_args!("\"{time}\""), out),
         Value::Decimal(bytes) => quoted(out, |out| append_decimal(bytes, out)),
-        Value::Object(fields) => {
+        Value::Object(object) => {
             out.push(b'{');
-            for (index, (name, value)) in fields.enumerate() {
+            for (index, (name, value)) in object.fields().enumerate() {
                 separate(index, out);
                 append_str(name, out);
                 out.push(b':');

@@ -4,7 +4,7 @@
 use core::fmt;
 
 use crate::Guid;
-use crate::payload::layout::{Count, Kind, LayoutField, Object};
+use crate::payload::layout::{Count, Kind, LayoutField, Structure};
 use crate::payload::{FileTime, Utf16};
 
 /// One decoded value, borrowing from the payload.
@@ -38,7 +38,7 @@ pub enum Value<'a> {
     /// An array of bytes.
     Bytes(&'a [u8]),
     /// Nested fields.
-    Object(Fields<'a>),
+    Object(Object<'a>),
     /// Elements of one type.
     Array(Elements<'a>),
 }
@@ -98,21 +98,17 @@ impl Value<'_> {
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
     fields: &'a [LayoutField],
-    payload: &'a [u8],
-    offset: usize,
-    pointer_size: usize,
-    count: usize,
+    cursor: Cursor<'a>,
+    count: u32,
     short: bool,
 }
 
 impl<'a> Fields<'a> {
     #[inline]
-    pub(crate) fn new(fields: &'a [LayoutField], payload: &'a [u8], pointer_size: usize) -> Self {
+    pub(crate) fn new(fields: &'a [LayoutField], payload: &'a [u8]) -> Self {
         Fields {
             fields,
-            payload,
-            offset: 0,
-            pointer_size,
+            cursor: Cursor { payload, offset: 0 },
             count: 0,
             short: false,
         }
@@ -125,7 +121,10 @@ impl<'a> Fields<'a> {
 
     /// The bytes behind the fields read so far.
     pub fn rest(&self) -> &'a [u8] {
-        self.payload.get(self.offset..).unwrap_or_default()
+        self.cursor
+            .payload
+            .get(self.cursor.offset..)
+            .unwrap_or_default()
     }
 
     /// The first remaining field of this name.
@@ -137,19 +136,10 @@ impl<'a> Fields<'a> {
     }
 
     /// Where the last field ends; `None` when the payload runs short.
-    pub(crate) fn end(mut self) -> Option<usize> {
-        let mut cursor = Cursor {
-            payload: self.payload,
-            pointer_size: self.pointer_size,
-        };
-        for field in self.fields {
-            let next = cursor.skip(&field.kind, self.offset, self.count)?;
-            if field.counts {
-                self.count = cursor.number(&field.kind, self.offset)?;
-            }
-            self.offset = next;
-        }
-        Some(self.offset)
+    pub(crate) fn end(self) -> Option<usize> {
+        let mut cursor = self.cursor;
+        cursor.skip_fields(self.fields, self.count)?;
+        Some(cursor.offset)
     }
 }
 
@@ -158,22 +148,15 @@ impl<'a> Iterator for Fields<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
-        if self.short {
-            return None;
-        }
         let (field, others) = self.fields.split_first()?;
-        let mut cursor = Cursor {
-            payload: self.payload,
-            pointer_size: self.pointer_size,
-        };
-        let Some((value, next)) = cursor.read(&field.kind, self.offset, self.count) else {
+        let Some(value) = self.cursor.read(&field.kind, self.count) else {
             self.short = true;
+            self.fields = &[];
             return None;
         };
         if field.counts {
-            self.count = cursor.number(&field.kind, self.offset).unwrap_or(0);
+            self.count = as_count(value);
         }
-        self.offset = next;
         self.fields = others;
         Some((field.name.as_ref(), value))
     }
@@ -192,14 +175,58 @@ impl fmt::Debug for Fields<'_> {
     }
 }
 
+/// A nested structure, decoded when it is iterated over.
+#[derive(Clone, Copy)]
+pub struct Object<'a> {
+    fields: &'a [LayoutField],
+    cursor: Cursor<'a>,
+}
+
+impl<'a> Object<'a> {
+    /// Its fields.
+    #[inline]
+    pub fn fields(self) -> Fields<'a> {
+        Fields {
+            fields: self.fields,
+            cursor: self.cursor,
+            count: 0,
+            short: false,
+        }
+    }
+
+    /// The first field of this name.
+    pub fn get(self, name: &str) -> Option<Value<'a>> {
+        self.fields().get(name)
+    }
+}
+
+impl<'a> IntoIterator for Object<'a> {
+    type Item = (&'a str, Value<'a>);
+    type IntoIter = Fields<'a>;
+
+    fn into_iter(self) -> Fields<'a> {
+        self.fields()
+    }
+}
+
+impl PartialEq for Object<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        self.fields() == other.fields()
+    }
+}
+
+impl fmt::Debug for Object<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.fields().fmt(f)
+    }
+}
+
 /// The elements of an array.
 #[derive(Clone, Copy)]
 pub struct Elements<'a> {
     kind: &'a Kind,
-    payload: &'a [u8],
-    offset: usize,
-    remaining: usize,
-    pointer_size: usize,
+    cursor: Cursor<'a>,
+    remaining: u32,
 }
 
 impl<'a> Iterator for Elements<'a> {
@@ -208,17 +235,12 @@ impl<'a> Iterator for Elements<'a> {
     #[inline]
     fn next(&mut self) -> Option<Value<'a>> {
         self.remaining = self.remaining.checked_sub(1)?;
-        let mut cursor = Cursor {
-            payload: self.payload,
-            pointer_size: self.pointer_size,
-        };
-        let (value, next) = cursor.read(self.kind, self.offset, 0)?;
-        self.offset = next;
-        Some(value)
+        self.cursor.read(self.kind, 0)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.remaining, Some(self.remaining))
+        let remaining = usize::try_from(self.remaining).unwrap_or(usize::MAX);
+        (remaining, Some(remaining))
     }
 }
 
@@ -236,264 +258,239 @@ impl fmt::Debug for Elements<'_> {
     }
 }
 
-/// A payload and how wide its pointers are. All reads are checked; `None` means that the payload ends too early.
+/// The value of a field that counts elements.
+fn as_count(value: Value<'_>) -> u32 {
+    match value {
+        Value::UInt16(count) => u32::from(count),
+        Value::Int32(count) => u32::from_le_bytes(count.to_le_bytes()),
+        _ => 0,
+    }
+}
+
+/// A place in a payload. All reads are checked; `None` means that the payload ends too early, and leaves the place
+/// where it was.
+#[derive(Clone, Copy)]
 struct Cursor<'a> {
     payload: &'a [u8],
-    pointer_size: usize,
+    offset: usize,
 }
 
 impl<'a> Cursor<'a> {
     #[inline]
-    fn array<const N: usize>(&self, offset: usize) -> Option<[u8; N]> {
-        self.payload.get(offset..)?.first_chunk::<N>().copied()
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let bytes = *self.payload.get(self.offset..)?.first_chunk::<N>()?;
+        self.offset = self.offset.checked_add(N)?;
+        Some(bytes)
     }
 
     #[inline]
-    fn slice(&self, offset: usize, length: usize) -> Option<&'a [u8]> {
-        self.payload.get(offset..offset.checked_add(length)?)
+    fn advance(&mut self, length: usize) -> Option<()> {
+        let end = self.offset.checked_add(length)?;
+        if end > self.payload.len() {
+            return None;
+        }
+        self.offset = end;
+        Some(())
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
     }
 
     #[inline]
-    fn pointer(&self, offset: usize) -> Option<u64> {
-        if self.pointer_size == 4 {
-            Some(u64::from(u32::from_le_bytes(self.array(offset)?)))
-        } else {
-            Some(u64::from_le_bytes(self.array(offset)?))
-        }
+    fn text(&mut self) -> Option<Utf16<'a>> {
+        let (text, taken) = Utf16::terminated(self.payload.get(self.offset..)?)?;
+        self.offset = self.offset.checked_add(taken)?;
+        Some(text)
     }
 
-    /// An integer field that counts elements.
-    fn number(&self, kind: &Kind, offset: usize) -> Option<usize> {
-        match kind {
-            Kind::Int16 | Kind::UInt16 => {
-                Some(usize::from(u16::from_le_bytes(self.array(offset)?)))
-            }
-            Kind::Int32 | Kind::UInt32 => {
-                usize::try_from(u32::from_le_bytes(self.array(offset)?)).ok()
-            }
-            _ => None,
-        }
-    }
-
-    /// The value at `offset` and where the next one begins.
+    /// The value here. `count`: of the last counting field.
     #[inline]
-    fn read(&mut self, kind: &'a Kind, offset: usize, count: usize) -> Option<(Value<'a>, usize)> {
-        macro_rules! fixed {
-            ($n:literal, $make:expr) => {
-                Some(($make(self.array::<$n>(offset)?), offset.checked_add($n)?))
-            };
-        }
-        match kind {
-            Kind::String => {
-                let (text, taken) = Utf16::terminated(self.payload.get(offset..)?)?;
-                Some((Value::String(text), offset.checked_add(taken)?))
-            }
-            Kind::Int32 => fixed!(4, |b| Value::Int32(i32::from_le_bytes(b))),
-            Kind::Int64 => fixed!(8, |b| Value::Int64(i64::from_le_bytes(b))),
-            Kind::UInt32 => fixed!(4, |b| Value::UInt32(u32::from_le_bytes(b))),
-            Kind::UInt64 => fixed!(8, |b| Value::UInt64(u64::from_le_bytes(b))),
-            Kind::Double => fixed!(8, |b| Value::Double(f64::from_le_bytes(b))),
-            Kind::Int16 => fixed!(2, |b| Value::Int16(i16::from_le_bytes(b))),
-            Kind::UInt16 => fixed!(2, |b| Value::UInt16(u16::from_le_bytes(b))),
-            Kind::Char => fixed!(2, |b| Value::Char(u16::from_le_bytes(b))),
-            Kind::Byte => fixed!(1, |[b]: [u8; 1]| Value::Byte(b)),
-            Kind::Utf8CodeUnit => fixed!(1, |[b]: [u8; 1]| Value::Char(u16::from(b))),
-            Kind::SByte => fixed!(1, |b| Value::SByte(i8::from_le_bytes(b))),
-            Kind::Boolean8 => fixed!(1, |[b]: [u8; 1]| Value::Boolean(b != 0)),
-            Kind::Boolean32 => fixed!(4, |b: [u8; 4]| Value::Boolean(b != [0; 4])),
-            Kind::Single => fixed!(4, |b| Value::Single(f32::from_le_bytes(b))),
-            Kind::Decimal => fixed!(16, Value::Decimal),
-            Kind::DateTime => fixed!(8, |b| Value::DateTime(FileTime(i64::from_le_bytes(b)))),
-            Kind::Guid => fixed!(16, |b| Value::Guid(Guid(b))),
-            Kind::Empty => Some((Value::Empty, offset)),
-            _ => self.read_varying(kind, offset, count),
-        }
-    }
-
-    fn read_varying(
-        &mut self,
-        kind: &'a Kind,
-        offset: usize,
-        count: usize,
-    ) -> Option<(Value<'a>, usize)> {
-        match kind {
-            Kind::Pointer => {
-                let value = Value::Address(self.pointer(offset)?);
-                Some((value, offset.checked_add(self.pointer_size)?))
-            }
-            Kind::Utf8 => {
-                let bytes = self.payload.get(offset..)?;
-                let length = bytes.iter().position(|byte| *byte == 0)?;
-                let next = offset.checked_add(length)?.checked_add(1)?;
-                Some((Value::Utf8(bytes.get(..length)?), next))
-            }
-            Kind::CountedUtf8 => {
-                let length = usize::from(u16::from_le_bytes(self.array(offset)?));
-                let start = offset.checked_add(2)?;
-                Some((
-                    Value::Utf8(self.slice(start, length)?),
-                    start.checked_add(length)?,
-                ))
-            }
-            Kind::VarUInt => {
-                let (value, next) = self.leb128(offset)?;
-                Some((Value::UInt64(value), next))
-            }
-            Kind::VarInt => {
-                let (value, next) = self.leb128(offset)?;
-                let half = i64::from_le_bytes((value >> 1).to_le_bytes());
-                let value = if value & 1 == 0 { half } else { !half };
-                Some((Value::Int64(value), next))
-            }
-            Kind::Object(object) => {
-                let next = self.skip_object(object, offset)?;
-                let fields = Fields {
-                    fields: &object.fields,
-                    payload: self.payload,
-                    offset,
-                    pointer_size: self.pointer_size,
-                    count: 0,
-                    short: false,
-                };
-                Some((Value::Object(fields), next))
-            }
-            Kind::Array(how, element) => {
-                let (count, start) = self.element_count(*how, offset, count)?;
-                let next = self.skip_elements(element, start, count)?;
-                Some((self.elements(element, start, count, next)?, next))
-            }
-            Kind::Located(relative, element) => {
-                let next = offset.checked_add(4)?;
-                let [low, high, size_low, size_high] = self.array::<4>(offset)?;
-                let length = usize::from(u16::from_le_bytes([size_low, size_high]));
-                let base = if *relative { next } else { 0 };
-                let start = base.checked_add(usize::from(u16::from_le_bytes([low, high])))?;
-                let end = start.checked_add(length)?;
-                self.slice(start, length)?;
-                let count = length.checked_div(element.fixed_size()?)?;
-                Some((self.elements(element, start, count, end)?, next))
-            }
-            _ => None,
-        }
-    }
-
-    /// An array as a value: bytes and text are shown as such.
-    fn elements(
-        &self,
-        kind: &'a Kind,
-        offset: usize,
-        remaining: usize,
-        end: usize,
-    ) -> Option<Value<'a>> {
-        let bytes = self.payload.get(offset..end)?;
+    fn read(&mut self, kind: &'a Kind, count: u32) -> Option<Value<'a>> {
         Some(match kind {
-            Kind::Byte => Value::Bytes(bytes),
-            Kind::Char => Value::String(Utf16::new(bytes)),
-            Kind::Utf8CodeUnit => Value::Utf8(bytes),
-            _ => Value::Array(Elements {
-                kind,
-                payload: self.payload,
-                offset,
-                remaining,
-                pointer_size: self.pointer_size,
-            }),
+            Kind::String => Value::String(self.text()?),
+            Kind::Int32 => Value::Int32(i32::from_le_bytes(self.array()?)),
+            Kind::Int64 => Value::Int64(i64::from_le_bytes(self.array()?)),
+            Kind::UInt32 => Value::UInt32(u32::from_le_bytes(self.array()?)),
+            Kind::UInt64 => Value::UInt64(u64::from_le_bytes(self.array()?)),
+            Kind::Double => Value::Double(f64::from_le_bytes(self.array()?)),
+            Kind::Int16 => Value::Int16(i16::from_le_bytes(self.array()?)),
+            Kind::UInt16 => Value::UInt16(u16::from_le_bytes(self.array()?)),
+            Kind::Char => Value::Char(u16::from_le_bytes(self.array()?)),
+            Kind::Byte => Value::Byte(u8::from_le_bytes(self.array()?)),
+            Kind::Boolean8 => Value::Boolean(self.array()? != [0u8; 1]),
+            Kind::Boolean32 => Value::Boolean(self.array()? != [0u8; 4]),
+            Kind::Single => Value::Single(f32::from_le_bytes(self.array()?)),
+            Kind::DateTime => Value::DateTime(FileTime(i64::from_le_bytes(self.array()?))),
+            Kind::Guid => Value::Guid(Guid(self.array()?)),
+            Kind::Address64 => Value::Address(u64::from_le_bytes(self.array()?)),
+            _ => return self.read_other(kind, count),
         })
     }
 
-    fn element_count(&self, how: Count, offset: usize, count: usize) -> Option<(usize, usize)> {
-        match how {
-            Count::Prefix => {
-                let count = usize::from(u16::from_le_bytes(self.array(offset)?));
-                Some((count, offset.checked_add(2)?))
+    #[inline(never)]
+    fn read_other(&mut self, kind: &'a Kind, count: u32) -> Option<Value<'a>> {
+        Some(match kind {
+            Kind::Address32 => Value::Address(u64::from(u32::from_le_bytes(self.array()?))),
+            Kind::SByte => Value::SByte(i8::from_le_bytes(self.array()?)),
+            Kind::Utf8CodeUnit => Value::Char(u16::from(u8::from_le_bytes(self.array()?))),
+            Kind::Decimal => Value::Decimal(self.array()?),
+            Kind::Empty => Value::Empty,
+            Kind::Utf8 => {
+                let bytes = self.payload.get(self.offset..)?;
+                let length = bytes.iter().position(|byte| *byte == 0)?;
+                self.advance(length.checked_add(1)?)?;
+                Value::Utf8(bytes.get(..length)?)
             }
-            Count::Fixed(count) => Some((usize::from(count), offset)),
-            Count::Field => Some((count, offset)),
+            Kind::CountedUtf8 => {
+                let mut here = *self;
+                let length = usize::from(here.u16()?);
+                let start = here.offset;
+                here.advance(length)?;
+                *self = here;
+                Value::Utf8(self.payload.get(start..self.offset)?)
+            }
+            Kind::VarUInt => Value::UInt64(self.leb128()?),
+            Kind::VarInt => {
+                let value = self.leb128()?;
+                let half = i64::from_le_bytes((value >> 1).to_le_bytes());
+                Value::Int64(if value & 1 == 0 { half } else { !half })
+            }
+            Kind::Object(structure) => {
+                let object = Object {
+                    fields: &structure.fields,
+                    cursor: *self,
+                };
+                self.skip_structure(structure)?;
+                Value::Object(object)
+            }
+            Kind::Array(how, element) => {
+                let mut here = *self;
+                let count = here.element_count(*how, count)?;
+                let first = here;
+                here.skip_elements(element, count)?;
+                *self = here;
+                elements(element, first, count, here.offset)?
+            }
+            Kind::Located(relative, element) => {
+                let mut here = *self;
+                let offset = usize::from(here.u16()?);
+                let length = usize::from(here.u16()?);
+                let base = if *relative { here.offset } else { 0 };
+                let mut data = Cursor {
+                    payload: self.payload,
+                    offset: base.checked_add(offset)?,
+                };
+                let first = data;
+                data.advance(length)?;
+                let count = length.checked_div(element.fixed_size()?)?;
+                *self = here;
+                elements(element, first, u32::try_from(count).ok()?, data.offset)?
+            }
+            _ => return None,
+        })
+    }
+
+    fn element_count(&mut self, how: Count, count: u32) -> Option<u32> {
+        match how {
+            Count::Prefix => self.u16().map(u32::from),
+            Count::Fixed(count) => Some(u32::from(count)),
+            Count::Field => Some(count),
         }
     }
 
-    fn leb128(&self, offset: usize) -> Option<(u64, usize)> {
+    fn leb128(&mut self) -> Option<u64> {
         let mut value = 0u64;
-        for (index, byte) in self.payload.get(offset..)?.iter().take(10).enumerate() {
+        let mut shift = 0u32;
+        for byte in self.payload.get(self.offset..)?.iter().take(10) {
             let group = u64::from(byte & 0x7f);
-            let shift = u32::try_from(index).ok()?.checked_mul(7)?;
             if shift == 63 && group > 1 {
                 return None;
             }
             value |= group.checked_shl(shift)?;
+            shift = shift.checked_add(7)?;
             if byte & 0x80 == 0 {
-                return Some((value, offset.checked_add(index)?.checked_add(1)?));
+                let taken = shift / 7;
+                self.advance(usize::try_from(taken).ok()?)?;
+                return Some(value);
             }
         }
         None
     }
 
-    /// Where the value at `offset` ends.
-    fn skip(&mut self, kind: &Kind, offset: usize, count: usize) -> Option<usize> {
+    /// Goes behind the value here.
+    fn skip(&mut self, kind: &Kind, count: u32) -> Option<()> {
         if let Some(size) = kind.fixed_size() {
-            let end = offset.checked_add(size)?;
-            return (end <= self.payload.len()).then_some(end);
+            return self.advance(size);
         }
         match kind {
-            Kind::Pointer => self.skip_bytes(offset, self.pointer_size),
-            Kind::String => {
-                let (_, taken) = Utf16::terminated(self.payload.get(offset..)?)?;
-                offset.checked_add(taken)
-            }
+            Kind::String => self.text().map(drop),
             Kind::Utf8 => {
-                let length = self
-                    .payload
-                    .get(offset..)?
-                    .iter()
-                    .position(|byte| *byte == 0)?;
-                offset.checked_add(length)?.checked_add(1)
+                let bytes = self.payload.get(self.offset..)?;
+                self.advance(bytes.iter().position(|byte| *byte == 0)?.checked_add(1)?)
             }
             Kind::CountedUtf8 => {
-                let length = usize::from(u16::from_le_bytes(self.array(offset)?));
-                self.skip_bytes(offset, length.checked_add(2)?)
+                let length = usize::from(self.u16()?);
+                self.advance(length)
             }
-            Kind::VarInt | Kind::VarUInt => self.leb128(offset).map(|(_, next)| next),
-            Kind::Object(object) => self.skip_object(object, offset),
+            Kind::VarInt | Kind::VarUInt => self.leb128().map(drop),
+            Kind::Object(structure) => self.skip_structure(structure),
             Kind::Array(how, element) => {
-                let (count, start) = self.element_count(*how, offset, count)?;
-                self.skip_elements(element, start, count)
+                let count = self.element_count(*how, count)?;
+                self.skip_elements(element, count)
             }
             _ => None,
         }
     }
 
-    fn skip_bytes(&self, offset: usize, length: usize) -> Option<usize> {
-        let end = offset.checked_add(length)?;
-        (end <= self.payload.len()).then_some(end)
+    /// The value of a counting field.
+    fn counted(&mut self, kind: &Kind) -> Option<u32> {
+        match kind {
+            Kind::UInt16 => self.u16().map(u32::from),
+            _ => self.array().map(u32::from_le_bytes),
+        }
     }
 
-    fn skip_object(&mut self, object: &Object, offset: usize) -> Option<usize> {
-        if let Some(size) = object.fixed_size {
-            return self.skip_bytes(offset, size);
+    fn skip_structure(&mut self, structure: &Structure) -> Option<()> {
+        match structure.fixed_size {
+            Some(size) => self.advance(size),
+            None => self.skip_fields(&structure.fields, 0),
         }
-        let mut at = offset;
-        let mut count = 0;
-        for field in &object.fields {
-            let next = self.skip(&field.kind, at, count)?;
+    }
+
+    fn skip_fields(&mut self, fields: &[LayoutField], count: u32) -> Option<()> {
+        let mut here = *self;
+        let mut count = count;
+        for field in fields {
             if field.counts {
-                count = self.number(&field.kind, at)?;
+                count = here.counted(&field.kind)?;
+            } else {
+                here.skip(&field.kind, count)?;
             }
-            at = next;
         }
-        Some(at)
+        *self = here;
+        Some(())
     }
 
-    fn skip_elements(&mut self, element: &Kind, start: usize, count: usize) -> Option<usize> {
-        let size = match element {
-            Kind::Pointer => Some(self.pointer_size),
-            kind => kind.fixed_size(),
-        };
-        if let Some(size) = size {
-            return self.skip_bytes(start, size.checked_mul(count)?);
+    fn skip_elements(&mut self, element: &Kind, count: u32) -> Option<()> {
+        if let Some(size) = element.fixed_size() {
+            return self.advance(size.checked_mul(usize::try_from(count).ok()?)?);
         }
-        let mut at = start;
-        for _ in 0..count {
-            at = self.skip(element, at, 0)?;
-        }
-        Some(at)
+        (0..count).try_for_each(|_| self.skip(element, 0))
     }
+}
+
+/// An array as a value: bytes and text are shown as such.
+fn elements<'a>(kind: &'a Kind, first: Cursor<'a>, count: u32, end: usize) -> Option<Value<'a>> {
+    let bytes = first.payload.get(first.offset..end)?;
+    Some(match kind {
+        Kind::Byte => Value::Bytes(bytes),
+        Kind::Char => Value::String(Utf16::new(bytes)),
+        Kind::Utf8CodeUnit => Value::Utf8(bytes),
+        _ => Value::Array(Elements {
+            kind,
+            cursor: first,
+            remaining: count,
+        }),
+    })
 }

@@ -24,9 +24,11 @@ pub(crate) const MOST_LOCATED: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Layout {
     fields: Box<[LayoutField]>,
-    /// The reading with 1-byte Boolean and 8-byte Decimal that self-describing events need (nettrace.md 8.1, 8.4).
+    /// The reading with 1-byte Boolean and 8-byte Decimal, which is how EventSource writes events in its
+    /// self-describing format while describing them otherwise (nettrace.md 8.1, 8.4). Neither keywords nor the shape of
+    /// the description tell these events from others, so the payload's length decides: an event is read so when this
+    /// reading ends exactly at its end and the other does not.
     narrow: Option<Box<[LayoutField]>>,
-    pointer_size: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +58,9 @@ pub(crate) enum Kind {
     Decimal,
     DateTime,
     Guid,
-    Pointer,
+    /// A pointer of the traced machine's size.
+    Address32,
+    Address64,
     /// UTF-16 up to a zero unit.
     String,
     /// UTF-8 up to a zero byte.
@@ -66,21 +70,21 @@ pub(crate) enum Kind {
     Utf8CodeUnit,
     VarInt,
     VarUInt,
-    Object(Object),
+    Object(Box<Structure>),
     Array(Count, Box<Kind>),
     /// Data elsewhere in the payload; `true`: the offset counts from behind the descriptor.
     Located(bool, Box<Kind>),
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Object {
+pub(crate) struct Structure {
     pub(crate) fields: Box<[LayoutField]>,
     pub(crate) fixed_size: Option<usize>,
 }
 
-impl PartialEq for Object {
+impl PartialEq for Structure {
     fn eq(&self, other: &Self) -> bool {
-        let kinds = |object: &Object| -> Vec<Kind> {
+        let kinds = |object: &Structure| -> Vec<Kind> {
             object
                 .fields
                 .iter()
@@ -103,28 +107,22 @@ pub(crate) enum Count {
 impl Layout {
     /// The layout that a metadata row describes. A row whose description cannot be decoded (nested too deeply,
     /// arrays of nothing) counts as one without fields, as nettrace.md 5.4 asks for.
-    pub fn new(metadata: &Metadata, pointer_size: u32) -> Layout {
-        let pointer_size = if pointer_size == 4 { 4 } else { 8 };
+    pub fn new(metadata: &Metadata) -> Layout {
         let compile = |narrow| {
             let fields = Compiler { narrow, located: 0 }.fields(&metadata.fields, 0, false);
             fields.unwrap_or_default()
         };
-        let self_describing = matches!(metadata.fields.as_slice(), [only] if only.name.is_empty())
-            || metadata.keywords & SESSION_BITS == 0;
-        let narrow = self_describing && any_wide(&metadata.fields, 0);
+        let narrow = any_wide(&metadata.fields, 0);
         Layout {
             fields: compile(false),
             narrow: narrow.then(|| compile(true)),
-            pointer_size,
         }
     }
 
-    pub(crate) fn from_fields(fields: Vec<LayoutField>, pointer_size: u32) -> Layout {
-        let pointer_size = if pointer_size == 4 { 4 } else { 8 };
+    pub(crate) fn from_fields(fields: Vec<LayoutField>) -> Layout {
         Layout {
             fields: fields.into(),
             narrow: None,
-            pointer_size,
         }
     }
 
@@ -141,14 +139,14 @@ impl Layout {
     /// The fields of one payload, decoded as they are asked for.
     #[inline]
     pub fn fields<'a>(&'a self, payload: &'a [u8]) -> Fields<'a> {
-        let wide = Fields::new(&self.fields, payload, self.pointer_size);
+        let wide = Fields::new(&self.fields, payload);
         let Some(narrow) = &self.narrow else {
             return wide;
         };
         if wide.end() == Some(payload.len()) {
             return wide;
         }
-        let narrow = Fields::new(narrow, payload, self.pointer_size);
+        let narrow = Fields::new(narrow, payload);
         if narrow.end() == Some(payload.len()) {
             narrow
         } else {
@@ -156,9 +154,6 @@ impl Layout {
         }
     }
 }
-
-/// EventSource sets these keyword bits on manifest-style events and not on self-describing ones.
-pub(crate) const SESSION_BITS: u64 = 0x0000_F000_0000_0000;
 
 fn any_wide(fields: &[Field], depth: usize) -> bool {
     depth < DEEPEST && fields.iter().any(|field| is_wide(&field.field_type, depth))
@@ -268,24 +263,28 @@ impl Kind {
         let fixed_size = fields.iter().try_fold(0usize, |size, field| {
             size.checked_add(field.kind.fixed_size()?)
         });
-        Kind::Object(Object { fields, fixed_size })
+        Kind::Object(Box::new(Structure { fields, fixed_size }))
     }
 
-    /// The bytes that every value of this kind takes, `None` when they differ or depend on the pointer size.
+    /// The bytes that every value of this kind takes, `None` when they differ.
     pub(crate) fn fixed_size(&self) -> Option<usize> {
         Some(match self {
             Kind::Empty => 0,
             Kind::Boolean8 | Kind::SByte | Kind::Byte | Kind::Utf8CodeUnit => 1,
             Kind::Char | Kind::Int16 | Kind::UInt16 => 2,
-            Kind::Boolean32 | Kind::Int32 | Kind::UInt32 | Kind::Single | Kind::Located(..) => 4,
-            Kind::Int64 | Kind::UInt64 | Kind::Double | Kind::DateTime => 8,
+            Kind::Boolean32
+            | Kind::Int32
+            | Kind::UInt32
+            | Kind::Single
+            | Kind::Address32
+            | Kind::Located(..) => 4,
+            Kind::Int64 | Kind::UInt64 | Kind::Double | Kind::DateTime | Kind::Address64 => 8,
             Kind::Decimal | Kind::Guid => 16,
             Kind::Object(object) => object.fixed_size?,
             Kind::Array(Count::Fixed(count), element) => {
                 element.fixed_size()?.checked_mul(usize::from(*count))?
             }
-            Kind::Pointer
-            | Kind::String
+            Kind::String
             | Kind::Utf8
             | Kind::CountedUtf8
             | Kind::VarInt
@@ -297,7 +296,6 @@ impl Kind {
     /// The fewest bytes that a value can take.
     fn least_size(&self) -> usize {
         match self {
-            Kind::Pointer => 4,
             Kind::String | Kind::CountedUtf8 | Kind::Array(Count::Prefix, _) => 2,
             Kind::Utf8 | Kind::VarInt | Kind::VarUInt => 1,
             Kind::Array(Count::Field, _) => 0,

@@ -13,7 +13,7 @@ mod layout;
 mod owned;
 mod utf16;
 
-pub use fields::{Elements, Fields, Value};
+pub use fields::{Elements, Fields, Object, Value};
 pub use file_time::FileTime;
 pub use layout::Layout;
 pub(crate) use layout::{Count, Kind, LayoutField};

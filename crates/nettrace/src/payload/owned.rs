@@ -83,8 +83,9 @@ impl From<Value<'_>> for OwnedValue {
             Value::String(value) => OwnedValue::String(value.chars().collect()),
             Value::Utf8(value) => OwnedValue::String(String::from_utf8_lossy(value).into_owned()),
             Value::Bytes(value) => OwnedValue::Bytes(value.to_vec()),
-            Value::Object(fields) => OwnedValue::Object(
-                fields
+            Value::Object(object) => OwnedValue::Object(
+                object
+                    .fields()
                     .map(|(name, value)| (name.to_string(), value.into()))
                     .collect(),
             ),

@@ -22,7 +22,7 @@ fn metadata(fields: Vec<Field>) -> Metadata {
 }
 
 fn decode(fields: Vec<Field>, payload: &[u8]) -> OwnedFields {
-    Layout::new(&metadata(fields), 8).fields(payload).into()
+    Layout::new(&metadata(fields)).fields(payload).into()
 }
 
 fn one(field_type: FieldType, payload: &[u8]) -> OwnedValue {
@@ -166,13 +166,10 @@ fn a_short_payload_gives_the_fields_before_its_end() {
 fn self_describing_events_have_narrow_booleans_and_decimals() {
     let inner = |fields| {
         let outer = field("", FieldType::Object(fields));
-        Layout::new(
-            &Metadata {
-                fields: vec![outer],
-                ..Metadata::default()
-            },
-            8,
-        )
+        Layout::new(&Metadata {
+            fields: vec![outer],
+            ..Metadata::default()
+        })
     };
     let layout = inner(vec![
         field("b", FieldType::Boolean),
@@ -192,9 +189,17 @@ fn self_describing_events_have_narrow_booleans_and_decimals() {
     let layout = inner(vec![field("d", FieldType::Decimal)]);
     let narrow = OwnedValue::Object(vec![("d".into(), OwnedValue::Double(1.5))]);
     assert_eq!(value(&layout, &1.5f64.to_le_bytes()), narrow);
-    // Manifest-style events keep the described widths.
-    let manifest = Layout::new(&metadata(vec![field("b", FieldType::Boolean)]), 8);
-    assert!(manifest.fields(&[1]).next().is_none());
+    // The same without an outer field: classes in the self-describing format have keyword bits like others.
+    let manifest = Layout::new(&metadata(vec![field("b", FieldType::Boolean)]));
+    assert_eq!(
+        manifest.fields(&[1]).next(),
+        Some(("b", Value::Boolean(true)))
+    );
+    assert_eq!(
+        manifest.fields(&[1, 0, 0, 0]).next(),
+        Some(("b", Value::Boolean(true)))
+    );
+    assert!(manifest.fields(&[1, 0]).next().is_none());
 }
 
 #[test]
@@ -214,4 +219,73 @@ fn shapes_that_would_multiply_work_count_as_undescribed() {
     // A count that the payload cannot hold ends the reading at once.
     let huge = FieldType::Array(Box::new(FieldType::String));
     assert!(!decode(vec![field("v", huge)], &[0xff, 0xff, 0, 0]).complete);
+}
+
+/// An event of a class in the self-describing format, as .NET 10 wrote it; TraceEvent misreads it from `u8` on.
+#[test]
+fn an_event_in_the_self_describing_format_gives_what_its_program_wrote() {
+    let bytes = "0101fe6300fdff0400fbffffff06000000f9ffffffffffffff08000000000000000000184100000000000025c0\
+                 610000003322110055447766\
+                 8899aabbccddeeff507ce6b30b6bda013412ff7f0000000001000000";
+    let digits: Vec<u8> = bytes.bytes().filter(u8::is_ascii_hexdigit).collect();
+    let payload: Vec<u8> = digits
+        .chunks(2)
+        .map(|pair| u8::from_str_radix(core::str::from_utf8(pair).unwrap(), 16).unwrap())
+        .collect();
+    let types = [
+        FieldType::Boolean,
+        FieldType::Byte,
+        FieldType::SByte,
+        FieldType::Char,
+        FieldType::Int16,
+        FieldType::UInt16,
+        FieldType::Int32,
+        FieldType::UInt32,
+        FieldType::Int64,
+        FieldType::UInt64,
+        FieldType::Single,
+        FieldType::Double,
+        FieldType::String,
+        FieldType::Guid,
+        FieldType::DateTime,
+        FieldType::Int64,
+        FieldType::Int32,
+    ];
+    let fields = types
+        .into_iter()
+        .map(|field_type| field("v", field_type))
+        .collect();
+    let decoded = decode(fields, &payload);
+    assert!(decoded.complete && decoded.rest.is_empty());
+    let values: Vec<OwnedValue> = decoded.fields.into_iter().map(|(_, value)| value).collect();
+    assert_eq!(
+        values[..14],
+        [
+            OwnedValue::Boolean(true),
+            OwnedValue::Byte(1),
+            OwnedValue::SByte(-2),
+            OwnedValue::Char(u16::from(b'c')),
+            OwnedValue::Int16(-3),
+            OwnedValue::UInt16(4),
+            OwnedValue::Int32(-5),
+            OwnedValue::UInt32(6),
+            OwnedValue::Int64(-7),
+            OwnedValue::UInt64(8),
+            OwnedValue::Single(9.5),
+            OwnedValue::Double(-10.5),
+            OwnedValue::String("a".into()),
+            OwnedValue::Guid(crate::Guid([
+                0x33, 0x22, 0x11, 0, 0x55, 0x44, 0x77, 0x66, 0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd,
+                0xee, 0xff
+            ])),
+        ]
+    );
+    assert_eq!(
+        values[15..],
+        [OwnedValue::Int64(0x7fff_1234), OwnedValue::Int32(1)]
+    );
+    let OwnedValue::DateTime(time) = values[14] else {
+        panic!("{:?}", values[14])
+    };
+    assert_eq!(time.to_string(), "2024-02-29T12:34:56.7890000Z");
 }

@@ -68,16 +68,29 @@ impl<'a> Utf16<'a> {
     /// Appends the text as UTF-8.
     #[inline]
     pub fn append_to(self, out: &mut Vec<u8>) {
-        out.reserve(self.len());
-        let (blocks, rest) = self.bytes.as_chunks::<BLOCK>();
-        for (index, block) in blocks.iter().enumerate() {
-            let Some(ascii) = ascii_block(block) else {
-                let done = index.saturating_mul(BLOCK);
-                return append_units(self.bytes.get(done..).unwrap_or_default(), out);
-            };
-            out.extend_from_slice(&ascii);
+        let start = out.len();
+        let (units, _) = self.bytes.as_chunks::<2>();
+        out.resize(start.saturating_add(units.len()), 0);
+        // One pass that narrows and sees whether all was ASCII, which nearly always it was.
+        let mut all = 0u16;
+        let room = out.get_mut(start..).unwrap_or_default();
+        for (narrow, unit) in room.iter_mut().zip(units) {
+            all |= u16::from_le_bytes(*unit);
+            let [low, _] = *unit;
+            *narrow = low;
         }
-        append_units(rest, out);
+        if all >= 0x80 {
+            out.truncate(start);
+            self.append_units(out);
+        }
+    }
+
+    #[cold]
+    fn append_units(self, out: &mut Vec<u8>) {
+        let mut encoded = [0u8; 4];
+        for character in self.chars() {
+            out.extend_from_slice(character.encode_utf8(&mut encoded).as_bytes());
+        }
     }
 
     /// The text as UTF-8 in `scratch`, whose former content is dropped.
@@ -111,30 +124,6 @@ fn zero_unit(bytes: &[u8]) -> Option<usize> {
     let tail = bytes.get(start..)?.as_chunks::<2>().0;
     let index = tail.iter().position(|unit| *unit == [0, 0])?;
     index.checked_mul(2)?.checked_add(start)
-}
-
-#[inline]
-fn ascii_block(block: &[u8; BLOCK]) -> Option<[u8; BLOCK / 2]> {
-    let mut all = 0u16;
-    let mut narrow = [0u8; BLOCK / 2];
-    for (out, unit) in narrow.iter_mut().zip(block.as_chunks::<2>().0) {
-        all |= u16::from_le_bytes(*unit);
-        let [low, _] = *unit;
-        *out = low;
-    }
-    (all < 0x80).then_some(narrow)
-}
-
-fn append_units(bytes: &[u8], out: &mut Vec<u8>) {
-    let mut encoded = [0u8; 4];
-    for character in (Utf16 { bytes }).chars() {
-        if character.is_ascii() {
-            let [byte, ..] = (character as u32).to_le_bytes();
-            out.push(byte);
-        } else {
-            out.extend_from_slice(character.encode_utf8(&mut encoded).as_bytes());
-        }
-    }
 }
 
 impl PartialEq<str> for Utf16<'_> {

@@ -32,7 +32,7 @@ impl RuntimeEvent {
     /// All that lies in the payload of a given version of the event. Names are TraceEvent's where it has one, else
     /// those of the runtime's manifest.
     pub fn layout(&self, version: u32, pointer_size: u32) -> Layout {
-        Layout::from_fields(compile(self.fields, version), pointer_size)
+        Layout::from_fields(compile(self.fields, version, pointer_size))
     }
 
     /// The place of a field among those of version `version`.
@@ -156,19 +156,19 @@ pub(crate) const fn row(
     }
 }
 
-fn compile(fields: &[Wire], version: u32) -> Vec<LayoutField> {
+fn compile(fields: &[Wire], version: u32, pointer_size: u32) -> Vec<LayoutField> {
     let present = fields.iter().filter(|wire| wire.is_in(version));
     present
         .map(|wire| LayoutField {
             name: Cow::Borrowed(wire.name),
-            kind: wire.of.kind(version),
+            kind: wire.of.kind(version, pointer_size),
             counts: matches!(wire.of, Type::Count16 | Type::Count32),
         })
         .collect()
 }
 
 impl Type {
-    fn kind(self, version: u32) -> Kind {
+    fn kind(self, version: u32, pointer_size: u32) -> Kind {
         match self {
             Type::U8 => Kind::Byte,
             Type::I16 => Kind::Int16,
@@ -179,16 +179,19 @@ impl Type {
             Type::U64 => Kind::UInt64,
             Type::F64 => Kind::Double,
             Type::Bool => Kind::Boolean32,
-            Type::Ptr => Kind::Pointer,
+            Type::Ptr if pointer_size == 4 => Kind::Address32,
+            Type::Ptr => Kind::Address64,
             Type::Str => Kind::String,
             Type::Utf8 => Kind::Utf8,
             Type::Guid => Kind::Guid,
             Type::ShortUtf8 => Kind::CountedUtf8,
             Type::VarU => Kind::VarUInt,
             Type::Octets => Kind::Array(Count::Field, Box::new(Kind::Byte)),
-            Type::List(element) => Kind::Array(Count::Field, Box::new(element.kind(version))),
+            Type::List(element) => {
+                Kind::Array(Count::Field, Box::new(element.kind(version, pointer_size)))
+            }
             Type::Structs(fields) => {
-                let fields = compile(fields, version).into();
+                let fields = compile(fields, version, pointer_size).into();
                 Kind::Array(Count::Field, Box::new(Kind::object(fields)))
             }
         }

@@ -175,7 +175,7 @@ fn derive<'a>(
     };
     let first_type = || match decoded.get("Values")? {
         Value::Array(mut elements) => match elements.next()? {
-            Value::Object(fields) => Some(fields),
+            Value::Object(object) => Some(object),
             _ => None,
         },
         _ => None,
@@ -226,7 +226,7 @@ fn derive<'a>(
                 .unwrap_or(Value::UInt64(0)),
         ),
         Derived::FirstTypeName => {
-            let name = first_type().and_then(|fields| fields.get("TypeName"));
+            let name = first_type().and_then(|object| object.get("TypeName"));
             Some(name.unwrap_or(Value::Utf8(&[])))
         }
         Derived::CompactMechanisms => lowest_bit(decoded.bits("CompactMechanisms")?, 11),

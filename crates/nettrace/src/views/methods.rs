@@ -4,7 +4,7 @@ use crate::runtime_events::{RUNDOWN, RUNTIME};
 
 view! {
     /// Machine code of a method was loaded or unloaded, or was there. The names are there in the verbose events.
-    MethodLoad = [RUNTIME, 137 | 138 | 139 | 140 | 141 | 142 | 143 | 144] [RUNDOWN, 141 | 142 | 143 | 144] {
+    MethodLoad = [RUNTIME, 137..=144] [RUNDOWN, 141..=144] {
         /// Key of the method. Tiered compilation gives several ranges of code to one key.
         method_id: u64 = "MethodID",
         /// Key of its module.

@@ -159,7 +159,7 @@ impl<'a, T: FromValue<'a>> FromValue<'a> for Option<T> {
 macro_rules! view {
     (
         $(#[$docs:meta])*
-        $name:ident = $([$provider:expr, $($id:literal)|+])+ {
+        $name:ident = $([$provider:expr, $ids:pat])+ {
             $($(#[$field_docs:meta])* $field:ident: $of:ty = $wire:literal,)*
         }
     ) => {
@@ -173,7 +173,7 @@ macro_rules! view {
 
         impl<'a> $crate::views::View<'a> for $name<'a> {
             fn matches(metadata: &$crate::Metadata) -> bool {
-                $((matches!(metadata.event_id, $($id)|+) && metadata.provider == $provider))||+
+                $((matches!(metadata.event_id, $ids) && metadata.provider == $provider))||+
             }
 
             fn read(fields: $crate::payload::Fields<'a>) -> Option<Self> {

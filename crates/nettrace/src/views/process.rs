@@ -41,7 +41,7 @@ view! {
 
 view! {
     /// A rundown begins or is complete: 145 and 147 at the start of a session, 146 and 148 at its end.
-    RundownMark = [RUNDOWN, 145 | 146 | 147 | 148] {
+    RundownMark = [RUNDOWN, 145..=148] {
         /// The runtime of the process.
         clr_instance: Option<u16> = "ClrInstanceID",
     }
