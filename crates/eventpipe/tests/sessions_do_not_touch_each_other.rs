@@ -1,0 +1,242 @@
+//! Promise: sixty-four sessions at once, each with its own filter and output; the slow or dead client of one costs the others
+//! nothing, and costs itself events that are counted.
+
+mod common;
+
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use common::{Recording, Trace, alone, client, everything_of};
+use dotnet_diagnostics::client::Fallbacks;
+use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig, SessionId};
+use eventpipe::{
+    Definition, FieldDescription, FieldKind, Provider, ProviderRequest, SessionError,
+    SessionRequest,
+};
+
+eventpipe::provider! {
+    mod shared = "Shared";
+
+    #[event(id = 1, level = Informational, keywords = 0x1, stack = false)]
+    fn one(number: u64, filling: &[u8]);
+
+    #[event(id = 2, level = Informational, keywords = 0x2, stack = false)]
+    fn two(number: u64);
+}
+
+#[test]
+fn there_can_be_sixty_four_sessions_and_the_next_one_is_refused() {
+    let _alone = alone();
+    let of = |bit: u64| {
+        let keywords = if bit.is_multiple_of(2) { 0x1 } else { 0x2 };
+        CollectTracing::new([ProviderConfig::new("Shared", keywords, 5)])
+    };
+    for _ in 0..2 {
+        let recordings: Vec<_> = (0..64)
+            .map(|bit| (bit, Recording::start(&of(bit))))
+            .collect();
+        client()
+            .collect(&of(0), Fallbacks::NONE)
+            .expect_err("the sixty-fifth is refused");
+        let refused = SessionRequest::new()
+            .provider(ProviderRequest::new("Shared"))
+            .start_callback(|_| {});
+        assert_eq!(refused.err(), Some(SessionError::TooManySessions));
+        for number in 0..100 {
+            shared::one(number, &[]);
+            shared::two(number);
+        }
+        for (bit, recording) in recordings {
+            let trace = recording.stop();
+            let expected = if bit.is_multiple_of(2) { 1 } else { 2 };
+            let ids: Vec<_> = trace.of("Shared").map(|event| event.id).collect();
+            assert_eq!(ids, [expected; 100]);
+            assert_eq!(trace.total_lost(), 0);
+        }
+    }
+}
+
+#[test]
+fn ids_are_never_used_again() {
+    let _alone = alone();
+    let mut last = 0;
+    for _ in 0..20 {
+        let session = SessionRequest::new()
+            .provider(ProviderRequest::new("Shared"))
+            .start_callback(|_| {})
+            .expect("starts");
+        assert!(session.id().0 > last);
+        last = session.id().0;
+        assert!(session.stop());
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_loses_its_own_events_only() {
+    let _alone = alone();
+    let mut request = everything_of("Shared");
+    request.buffer_mb = 1;
+    let mut stalled = client().collect(&request, Fallbacks::NONE).expect("starts");
+    let healthy = Recording::start(&everything_of("Shared"));
+    let (count, filling) = (30_000, [1; 400]);
+    for number in 0..count {
+        shared::one(number, &filling);
+    }
+    let whole = healthy.stop();
+    assert_eq!(
+        whole.of("Shared").count() as u64 + whole.total_lost(),
+        count
+    );
+    assert_eq!(
+        whole.total_lost(),
+        0,
+        "the healthy session is not slowed down"
+    );
+    let stopper = stalled.stopper();
+    let stopping = std::thread::spawn(move || stopper.stop());
+    let mut bytes = Vec::new();
+    stalled
+        .read_to_end(&mut bytes)
+        .expect("the stream ends in order");
+    stopping
+        .join()
+        .expect("no panic")
+        .expect("the stop is answered");
+    let part = Trace::read(&bytes);
+    let delivered = part.of("Shared").count() as u64;
+    assert!(
+        delivered > 0 && part.total_lost() > 0,
+        "{delivered} delivered"
+    );
+    assert_eq!(delivered + part.total_lost(), count);
+}
+
+#[test]
+fn a_client_that_goes_away_frees_its_session_even_when_nothing_is_written() {
+    let _alone = alone();
+    for round in 0..3 {
+        let abandoned: Vec<_> = (0..64)
+            .map(|_| {
+                client()
+                    .collect(&everything_of("Shared"), Fallbacks::NONE)
+                    .expect("starts")
+            })
+            .collect();
+        drop(abandoned);
+        let begin = Instant::now();
+        // The bits come back without anybody writing an event.
+        let session = loop {
+            match client().collect(&everything_of("Shared"), Fallbacks::NONE) {
+                Ok(session) => break session,
+                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            }
+            assert!(
+                begin.elapsed() < Duration::from_secs(60),
+                "round {round}: sessions are not freed"
+            );
+        };
+        assert!(Recording::of(session).stop().total_lost() == 0);
+    }
+}
+
+#[test]
+fn a_stop_that_is_sent_twice_or_to_a_stranger_does_no_harm() {
+    let _alone = alone();
+    let session = client()
+        .collect(&everything_of("Shared"), Fallbacks::NONE)
+        .expect("starts");
+    let id = session.id();
+    client()
+        .stop_tracing(SessionId(id.0 + 1000))
+        .expect("answered");
+    let recording = Recording::of(session);
+    shared::two(5);
+    let trace = recording.stop();
+    assert_eq!(trace.of("Shared").count(), 1);
+    client().stop_tracing(id).expect("answered");
+}
+
+#[test]
+fn a_provider_that_registers_later_is_picked_up_with_its_first_event() {
+    let _alone = alone();
+    let recording = Recording::start(&everything_of("Latecomer"));
+    let provider = Provider::builder("Latecomer").register();
+    let fields = &[FieldDescription {
+        name: "Number",
+        kind: FieldKind::UInt64,
+    }];
+    let event = provider.define(Definition::new("First").id(1).fields(fields));
+    assert!(event.is_enabled());
+    event.write((7_u64,));
+    let other = provider.define(Definition::new("Second").id(2).fields(fields));
+    other.write((8_u64,));
+    let trace = recording.stop();
+    let names: Vec<_> = trace
+        .of("Latecomer")
+        .map(|event| event.name.as_str())
+        .collect();
+    assert_eq!(names, ["First", "Second"]);
+    assert!(!event.is_enabled());
+}
+
+#[test]
+fn an_event_written_after_the_answer_was_read_is_in_the_stream() {
+    let _alone = alone();
+    for number in 0..200 {
+        let session = client()
+            .collect(&everything_of("Shared"), Fallbacks::NONE)
+            .expect("starts");
+        // The answer has been read: nothing else is waited for.
+        shared::two(number);
+        let trace = Recording::of(session).stop();
+        assert_eq!(trace.of("Shared").count(), 1, "session {number}");
+    }
+}
+
+#[test]
+fn a_small_batch_reaches_its_reader_without_a_stop() {
+    let _alone = alone();
+    let mut session = client()
+        .collect(&everything_of("Shared"), Fallbacks::NONE)
+        .expect("starts");
+    let mut bytes = vec![0; 102];
+    session
+        .read_exact(&mut bytes)
+        .expect("the header comes at once");
+    for number in 1..=20_u64 {
+        shared::two(number);
+        // The whole event has arrived when its number can be read from the stream's end. A failure is a hang here.
+        let mut buffer = [0; 4096];
+        while Trace::read_prefix(&bytes).map_or(0, |trace| trace.events.len() as u64) < number
+            && !contains(&bytes, &number.to_le_bytes())
+        {
+            let count = session.read(&mut buffer).expect("the stream flows");
+            bytes.extend_from_slice(&buffer[..count]);
+        }
+    }
+    Recording::of(session).stop_without_reading();
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn a_plain_connection_is_closed_after_the_end_of_the_stream() {
+    let _alone = alone();
+    let message = dotnet_diagnostics::codec::Request::CollectTracing(everything_of("Shared"));
+    let mut stream = UnixStream::connect(common::socket()).expect("connects");
+    std::io::Write::write_all(&mut stream, &message.encode().expect("valid")).expect("taken");
+    // Bytes that do not belong there must not harm the stream that follows.
+    std::io::Write::write_all(&mut stream, b"rubbish behind the request").expect("taken");
+    let mut answer = [0; 28];
+    stream.read_exact(&mut answer).expect("answered");
+    let id = u64::from_le_bytes(answer[20..].try_into().expect("eight bytes"));
+    shared::two(1);
+    let stopping = std::thread::spawn(move || client().stop_tracing(SessionId(id)));
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).expect("closed in order");
+    stopping.join().expect("no panic").expect("answered");
+    assert_eq!(Trace::read(&bytes).of("Shared").count(), 1);
+}
