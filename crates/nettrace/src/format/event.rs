@@ -316,7 +316,8 @@ pub(crate) fn encode_compressed<const V6: bool>(
     *previous = *header;
 }
 
-/// Writes an uncompressed record. In V4 the block's content must begin at a multiple of four.
+/// Writes an uncompressed record. V4's document pads records to four bytes; TraceEvent (3.2.8, 4.0.0) steps over the
+/// payload only and loses its way then, so there is no padding, which the size of the record says to other readers.
 pub(crate) fn encode_uncompressed<const V6: bool>(
     out: &mut Vec<u8>,
     header: &EventHeader,
@@ -342,9 +343,6 @@ pub(crate) fn encode_uncompressed<const V6: bool>(
     }
     put_u32(out, header.payload_size);
     out.extend_from_slice(payload);
-    if !V6 {
-        out.resize(out.len().next_multiple_of(4), 0);
-    }
     let size = (out.len().wrapping_sub(start) as u32).wrapping_sub(4);
     if let Some(place) = out.get_mut(start..start.saturating_add(4)) {
         place.copy_from_slice(&size.to_le_bytes());
