@@ -2,6 +2,7 @@
 //! drives it, the file brought to a good end, and the summary.
 
 use crate::child::Launched;
+use crate::commands::report::lost_text;
 use crate::drive::{self, Driven, Message, Options, Reason, SessionControl};
 use crate::exit_code::ExitCode;
 use crate::human;
@@ -190,20 +191,17 @@ fn conclude(
         ));
         return ExitCode::Tracing;
     };
-    let at_least = if outcome.lost_at_least {
-        "at least "
-    } else {
-        ""
-    };
     note(format_args!(
-        "{name}: {}, {} events, {at_least}{} lost, {elapsed}",
+        "{name}: {}, {} events, {} lost, {elapsed}",
         human::bytes(outcome.bytes),
         human::count(outcome.events),
-        human::count(outcome.lost),
+        lost_text(outcome.lost, outcome.lost_at_least),
     ));
     if let Some(error) = &outcome.write_error {
-        let closed = close_after_failed_write(file);
-        let state = readable_text(closed);
+        let state = match close_after_failed_write(file) {
+            Some(events) => format!("the file holds the first {} events", human::count(events)),
+            None => readable_text(false).to_owned(),
+        };
         note(format_args!(
             "eventpipe: cannot write {name}: {error}; {state}"
         ));
@@ -258,14 +256,10 @@ fn close_cut(file: &mut RecordingFile, outcome: &Outcome) -> bool {
 }
 
 /// The same where the file holds less than what was received: it is read again to see how far it
-/// goes.
-fn close_after_failed_write(file: &mut RecordingFile) -> bool {
-    let Ok(again) = std::fs::File::open(file.path()) else {
-        return false;
-    };
-    if file.regular().is_none() {
-        return false;
-    }
+/// goes. Gives the number of events kept.
+fn close_after_failed_write(file: &mut RecordingFile) -> Option<u64> {
+    file.regular()?;
+    let again = std::fs::File::open(file.path()).ok()?;
     let reread = recording::record(again, std::io::sink(), &Progress::default());
-    close_cut(file, &reread)
+    close_cut(file, &reread).then_some(reread.events)
 }

@@ -190,7 +190,7 @@ pub(crate) struct Events {
     pub(crate) from: Option<Moment>,
 
     /// Only events up to here.
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = parse_moment)]
     pub(crate) to: Option<Moment>,
 
     /// The order of the events: as they lie in the file, or by time across threads.
@@ -252,6 +252,22 @@ pub(crate) struct Rewrite {
     /// The format to write.
     #[arg(long, value_enum)]
     pub(crate) to: TargetFormat,
+
+    /// Keep only this provider (may be given several times).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) provider: Vec<String>,
+
+    /// Keep only events of this thread id (may be given several times).
+    #[arg(long, value_name = "ID")]
+    pub(crate) thread: Vec<u64>,
+
+    /// Keep only events from here on: time since the start (1.5s) or a date and time (RFC 3339).
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) from: Option<Moment>,
+
+    /// Keep only events up to here.
+    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    pub(crate) until: Option<Moment>,
 
     /// The file to write; '-' for standard output. Default: FILE with the version in its name.
     #[arg(short, long, value_name = "FILE")]

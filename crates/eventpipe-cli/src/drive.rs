@@ -156,7 +156,7 @@ pub(crate) fn drive(
 fn hint(phase: &Phase) -> &'static str {
     match phase {
         Phase::Recording => "Ctrl+C stops",
-        Phase::Stopping => "stopping; Ctrl+C cuts it short",
+        Phase::Stopping => "stopping (Ctrl+C: now)",
         Phase::Aborting(_) => "ending",
     }
 }

@@ -27,10 +27,7 @@ const BULK_TYPE: u32 = 15;
 impl<'a> Filter<'a> {
     /// The filter of a command line for a trace.
     pub(crate) fn new(arguments: &'a Events, info: &TraceInfo) -> Filter<'a> {
-        let nanoseconds = |moment: Moment| match moment {
-            Moment::SinceStart(duration) => duration.as_nanos() as i128,
-            Moment::At(timestamp) => timestamp.as_nanosecond() - info.start.unix_ns(),
-        };
+        let nanoseconds = |moment: Moment| moment.since_start(info);
         Filter {
             arguments,
             from: arguments.from.map(nanoseconds),

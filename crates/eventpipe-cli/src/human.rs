@@ -1,6 +1,7 @@
 //! Durations, sizes, counts and rates as people write and read them.
 
 use jiff::{SignedDuration, Timestamp};
+use nettrace::TraceInfo;
 use std::time::Duration;
 
 /// Reads a duration: `10s`, `1m30s`, `500ms`, `1h`, or `dotnet-trace`'s `dd:hh:mm:ss` (also
@@ -63,6 +64,18 @@ pub(crate) enum Moment {
     SinceStart(Duration),
     /// A date and time.
     At(Timestamp),
+}
+
+impl Moment {
+    /// Nanoseconds from the start of a trace to the moment.
+    pub(crate) fn since_start(self, info: &TraceInfo) -> i128 {
+        match self {
+            Moment::SinceStart(duration) => {
+                i128::try_from(duration.as_nanos()).unwrap_or(i128::MAX)
+            }
+            Moment::At(timestamp) => timestamp.as_nanosecond() - info.start.unix_ns(),
+        }
+    }
 }
 
 /// Reads a point in time: a duration since the start of the trace (`1.5s`, `2m`), or a date and

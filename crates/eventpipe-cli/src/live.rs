@@ -1,10 +1,11 @@
 //! The live line of a recording: elapsed time, bytes, rate, events, losses.
 //!
-//! Drawn on standard error and only on a terminal; indicatif keeps it to one line of the terminal's
-//! width.
+//! Drawn on standard error and only on a terminal. The line is kept shorter than the terminal is wide:
+//! the `^C` that a terminal echoes must find room in it, or it would begin a new line.
 
 use crate::human;
 use crate::recording::Progress;
+use crate::table;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -15,6 +16,9 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 
 /// The rate shown is that of the last so many drawings.
 const RATE_WINDOW: usize = 20;
+
+/// Columns left free at the end of the line.
+const ROOM: usize = 4;
 
 /// A line that is drawn over and over.
 #[derive(Debug)]
@@ -30,7 +34,7 @@ impl LiveLine {
     pub(crate) fn new(shown: bool, duration: Option<Duration>) -> LiveLine {
         let bar = shown.then(|| {
             let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{msg}") {
                 bar.set_style(style);
             }
             bar
@@ -65,13 +69,17 @@ impl LiveLine {
         if let Some(duration) = self.duration {
             elapsed = format!("{elapsed}/{}", human::clock(duration));
         }
-        bar.set_message(format!(
+        let text = format!(
             "{elapsed}  {}  {}/s  {} events  {} lost  {hint}",
             human::bytes(bytes),
             human::bytes(rate),
             human::count(progress.events.load(Ordering::Relaxed)),
             human::count(progress.lost.load(Ordering::Relaxed)),
-        ));
+        );
+        let width = table::stderr_width()
+            .unwrap_or(usize::MAX)
+            .saturating_sub(ROOM);
+        bar.set_message(table::cut(&text, width, false));
         bar.tick();
     }
 

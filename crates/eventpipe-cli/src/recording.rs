@@ -106,9 +106,14 @@ fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Out
             return outcome;
         }
     };
+    // Whole blocks seen, and the events in them.
+    let (mut complete_bytes, mut complete_events) = (reader.complete_length(), 0);
     outcome.end = loop {
         match reader.next_event() {
             Ok(Some(_)) => {
+                if reader.complete_length() != complete_bytes {
+                    (complete_bytes, complete_events) = (reader.complete_length(), outcome.events);
+                }
                 outcome.events += 1;
                 if outcome.events.is_multiple_of(UPDATE_EVERY) {
                     publish(progress, outcome.events, reader.losses().total());
@@ -123,8 +128,13 @@ fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Out
     outcome.lost_at_least = losses.is_lower_bound;
     outcome.format = Some(reader.info().format);
     if outcome.end == StreamEnd::Cut {
-        // The reader stands at the beginning of the block that is not all there.
-        outcome.complete_bytes = Some(reader.offset());
+        outcome.complete_bytes = Some(reader.complete_length());
+        // The events of an unfinished block are not kept.
+        outcome.events = if reader.complete_length() == complete_bytes {
+            complete_events
+        } else {
+            outcome.events
+        };
     }
     publish(progress, outcome.events, outcome.lost);
     outcome

@@ -41,8 +41,7 @@ impl Table {
         self
     }
 
-    /// Lets a column lose its beginning (paths say most at their end).
-    #[allow(dead_code, reason = "for tables of paths")]
+    /// Lets a column lose its beginning (paths and provider names say most at their end).
     pub(crate) fn may_cut_start(mut self, column: usize) -> Table {
         self.shrink.push((column, true));
         self
@@ -121,7 +120,8 @@ pub(crate) fn printable(text: &str) -> String {
         .collect()
 }
 
-fn cut(text: &str, width: usize, from_left: bool) -> String {
+/// A text cut to a width, with `…` where something is missing.
+pub(crate) fn cut(text: &str, width: usize, from_left: bool) -> String {
     if text.width() <= width {
         return text.to_owned();
     }

@@ -2,5 +2,4 @@
 #![forbid(unsafe_code)]
 
 pub mod events;
-pub mod rewrite;
 pub mod statistics;

@@ -5,6 +5,7 @@ use crate::filter::{Filter, learn_types};
 use crate::input;
 use crate::table::printable;
 use crate::terminal::{self, Out};
+use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
 use nettrace::{Event, ReaderOptions, TraceInfo};
 use nettrace_analysis::events::{CsvRows, JsonLines, Options, Schemas, append_json_value};
@@ -155,6 +156,10 @@ impl Text {
                 out.push(b'=');
             }
             match value {
+                // Quotes are for strings; programs that cannot hold 64 bits read the JSON.
+                Some(Value::Int64(number)) => append(out, format_args!("{number}")),
+                Some(Value::UInt64(number)) => append(out, format_args!("{number}")),
+                Some(Value::Address(address)) => append(out, format_args!("{address:#x}")),
                 Some(value) => append_json_value(value, out),
                 None => out.extend_from_slice(b"null"),
             }
@@ -173,4 +178,9 @@ impl Text {
         }
         Ok(())
     }
+}
+
+/// Writing to memory does not fail.
+fn append(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    let _ = out.write_fmt(text);
 }

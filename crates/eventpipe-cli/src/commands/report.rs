@@ -55,7 +55,7 @@ pub(crate) fn print(
             ("PROVIDER", Align::Left),
             ("EVENT", Align::Left),
         ])
-        .may_cut_end(4)
+        .may_cut_start(4)
         .may_cut_end(5);
         for row in &statistics.events {
             events.row([
@@ -119,8 +119,11 @@ fn headline(statistics: &TraceStatistics) -> String {
 
 /// A number of lost events, honest about what is not known.
 pub(crate) fn lost_text(lost: u64, at_least: bool) -> String {
-    let prefix = if at_least { "at least " } else { "" };
-    format!("{prefix}{}", human::count(lost))
+    match (lost, at_least) {
+        (0, true) => "an unknown number".to_owned(),
+        (_, true) => format!("at least {}", human::count(lost)),
+        _ => human::count(lost),
+    }
 }
 
 fn seconds(ms: f64) -> String {

@@ -3,13 +3,13 @@
 
 use crate::cli::{Repair, Rewrite, TargetFormat};
 use crate::exit_code::{ExitCode, Failure};
-use crate::human;
+use crate::human::{self, Moment};
 use crate::input::{self, Source};
 use crate::output::{self, WholeFile};
 use crate::terminal::note;
 use anyhow::Context as _;
-use nettrace::{Error, ErrorKind, FormatVersion, Reader, ReaderOptions, WriteFormat};
-use nettrace_analysis::rewrite::{RewriteReport, rewrite};
+use nettrace::rewrite::{RewriteOptions, RewriteReport, rewrite};
+use nettrace::{Error, ErrorKind, FormatVersion, Reader, ReaderOptions, TraceInfo, WriteFormat};
 use std::path::{Path, PathBuf};
 
 /// Writes a trace in another format; gives the exit code.
@@ -20,7 +20,12 @@ pub(crate) fn rewrite_to(arguments: &Rewrite) -> anyhow::Result<u8> {
         TargetFormat::V6 => (WriteFormat::V6, "v6"),
     };
     let output = output_path(arguments.output.as_deref(), &arguments.file, infix);
-    let (report, damage) = run(&mut reader, format, &output, arguments.force)?;
+    let mut options = RewriteOptions::new(format);
+    options.filter.providers = arguments.provider.clone();
+    options.filter.threads = arguments.thread.clone();
+    options.filter.from = arguments.from.map(|moment| ticks(moment, reader.info()));
+    options.filter.to = arguments.until.map(|moment| ticks(moment, reader.info()));
+    let (report, damage) = run(&mut reader, &options, &output, arguments.force)?;
     summarize(&output, &report);
     Ok(input::conclude(&arguments.file, damage))
 }
@@ -37,9 +42,17 @@ pub(crate) fn repair(arguments: &Repair) -> anyhow::Result<u8> {
         _ => WriteFormat::V4,
     };
     let output = output_path(arguments.output.as_deref(), &arguments.file, "repaired");
-    let (report, damage) = run(&mut reader, format, &output, arguments.force)?;
+    let options = RewriteOptions::new(format);
+    let (report, damage) = run(&mut reader, &options, &output, arguments.force)?;
     let name = input::name_of(&arguments.file);
     for skipped in reader.skipped() {
+        if skipped.length == 0 {
+            note(format_args!(
+                "{name}: at offset {}: {}",
+                skipped.offset, skipped.reason
+            ));
+            continue;
+        }
         note(format_args!(
             "{name}: left out {} bytes at offset {}: {}",
             human::count(skipped.length),
@@ -68,12 +81,12 @@ pub(crate) fn repair(arguments: &Repair) -> anyhow::Result<u8> {
 
 fn run(
     reader: &mut Reader<Source>,
-    format: WriteFormat,
+    options: &RewriteOptions,
     output: &Path,
     force: bool,
 ) -> anyhow::Result<(RewriteReport, Option<Error>)> {
     let mut file = WholeFile::create(output, force)?;
-    let result = rewrite(reader, format, &mut file);
+    let result = rewrite(reader, options, &mut file);
     let failure = || {
         Failure::new(
             ExitCode::Output,
@@ -83,6 +96,14 @@ fn run(
     let result = result.with_context(failure)?;
     file.finish()?;
     Ok(result)
+}
+
+/// A moment as a time stamp of the trace.
+fn ticks(moment: Moment, info: &TraceInfo) -> i64 {
+    let nanoseconds = moment.since_start(info);
+    let ticks = nanoseconds.saturating_mul(i128::from(info.ticks_per_second)) / 1_000_000_000;
+    let ticks = ticks.saturating_add(i128::from(info.sync_ticks));
+    i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
 }
 
 fn output_path(given: Option<&Path>, input: &Path, infix: &str) -> PathBuf {
@@ -104,18 +125,20 @@ fn summarize(output: &Path, report: &RewriteReport) {
         human::bytes(report.bytes)
     ));
     for (count, what) in [
+        (report.events_filtered, "events were left out as asked"),
         (
             report.events_left_out,
-            "events are too large for the format and were left out",
+            "events are too large for the format and count as lost",
         ),
         (
-            report.labels_left_out,
-            "labels have no place in the format and were left out",
+            report.lists_left_out,
+            "stacks or label lists are too large for the format",
         ),
         (
-            report.overrides_left_out,
-            "opcodes, keywords, levels or versions of single events were left out",
+            report.events_out_of_order,
+            "events came too late to be sorted by time",
         ),
+        (report.labels_left_out, "labels have no place in the format"),
         (
             report.thread_names_left_out,
             "threads lost their name or their pairs",
@@ -123,6 +146,18 @@ fn summarize(output: &Path, report: &RewriteReport) {
         (
             report.foreign_processes,
             "events belong to other processes, which the format cannot say",
+        ),
+        (
+            report.threads_renamed,
+            "threads got another number, because two had the same",
+        ),
+        (
+            report.pairs_left_out,
+            "pairs of the trace's description have no place in the format",
+        ),
+        (
+            report.descriptions_reduced,
+            "descriptions of events lost what the format cannot hold",
         ),
     ] {
         if count > 0 {

@@ -35,6 +35,7 @@ impl<R: Read> Reader<R> {
             }
             // What lies before the records' end was lent out; now it is gone.
             self.leave_block();
+            self.complete_length = self.source.offset();
             let loaded = self.load();
             self.leave_nothing();
             match loaded {

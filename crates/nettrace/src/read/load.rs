@@ -199,6 +199,7 @@ impl<R: Read> Reader<R> {
         tables: Tables,
     ) -> Reader<R> {
         let start = source.start();
+        let complete_length = source.offset();
         let mut losses = Losses::default();
         losses.is_lower_bound = true;
         let current = Current {
@@ -226,6 +227,7 @@ impl<R: Read> Reader<R> {
             notices: VecDeque::new(),
             point: (0, 0),
             point_threads: Vec::new(),
+            complete_length,
         }
     }
 

@@ -70,6 +70,7 @@ pub struct Reader<R> {
     /// Of the sequence point read last.
     point: (i64, u32),
     point_threads: Vec<(u64, u32)>,
+    complete_length: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -477,6 +478,12 @@ impl<R: Read> Reader<R> {
     pub fn offset(&self) -> u64 {
         self.source
             .offset_of(self.records.position.max(self.source.start()))
+    }
+
+    /// How many bytes of the file are whole blocks that have been read: where a V3–V6 file that was cut off can be
+    /// cut and given an end tag.
+    pub fn complete_length(&self) -> u64 {
+        self.complete_length
     }
 
     /// Changes the order to that in which TraceEvent dispatches events: by time. Before the first event is read.
