@@ -155,7 +155,7 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
     line(
         "descriptions",
         format!(
-            "{} of {} providers",
+            "{} events of {} providers",
             human::count(facts.event_descriptions),
             facts.providers
         ),
