@@ -118,7 +118,7 @@ impl JsonLines {
         key("tid", out);
         append_integer(event.thread_id(), out);
         key("proc", out);
-        append_integer(event.processor_number().unwrap_or(0), out);
+        append_integer(processor(event), out);
         append_display(
             format_args!(
                 ",\"activity\":\"{}\",\"related\":\"{}\"",
@@ -143,6 +143,17 @@ impl JsonLines {
             append_stack(event, out);
         }
         out.extend_from_slice(b"}\n");
+    }
+}
+
+/// The processor, 0 when unknown. Before V6 it is that of the writing thread, which says nothing about another thread
+/// that the event is about.
+fn processor(event: &Event<'_>) -> u32 {
+    let own = event.thread_index().is_some() || event.thread_id() == event.capture_thread_id();
+    if own {
+        event.processor_number().unwrap_or(0)
+    } else {
+        0
     }
 }
 

@@ -23,6 +23,7 @@ pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The trace of this name, compressed or not.
+#[allow(dead_code, reason = "not every test looks for traces")]
 pub(crate) fn trace(stem: &Path) -> Option<PathBuf> {
     ["nettrace", "nettrace.xz", "netperf", "netperf.xz"]
         .iter()

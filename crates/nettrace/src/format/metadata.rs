@@ -112,7 +112,7 @@ pub(crate) fn decode_v1_v2(
 }
 
 /// Names of the providers that V1 gives by GUID only (nettrace.md 11.1).
-const PROVIDERS: [(&str, &str); 5] = [
+const PROVIDERS: [(&str, &str); 6] = [
     (
         "e13c0d23-ccbc-4e12-931b-d9cc2eee27e4",
         "Microsoft-Windows-DotNETRuntime",
@@ -132,6 +132,10 @@ const PROVIDERS: [(&str, &str); 5] = [
     (
         "3c530d44-97ae-513a-1e6d-783e8f8e03a9",
         "Microsoft-DotNETCore-SampleProfiler",
+    ),
+    (
+        "2e5dba47-a3d2-4d16-8ee0-6671ffdcd7b5",
+        "System.Threading.Tasks.TplEventSource",
     ),
 ];
 
