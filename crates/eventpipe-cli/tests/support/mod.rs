@@ -1,8 +1,12 @@
 //! What the tests of the tool share.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A directory of its own for a test, removed at the end.
 #[derive(Debug)]
@@ -48,4 +52,115 @@ pub(crate) fn answer(output: &Output) -> (i32, String, String) {
         String::from_utf8_lossy(&output.stdout).into_owned(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     )
+}
+
+/// The demo program, as a process that the tool can trace.
+#[derive(Debug)]
+pub(crate) struct Target {
+    child: Child,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+}
+
+impl Target {
+    /// Starts it; it is at work when this returns.
+    pub(crate) fn at_work() -> Target {
+        let mut child = tool()
+            .arg("demo-program")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let input = child.stdin.take();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready "), "{line}");
+        let mut target = Target {
+            child,
+            input,
+            output,
+        };
+        target.tell("begin");
+        target
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        send(self.child.id(), signal);
+    }
+
+    /// Ends its work; gives the line that says what it wrote.
+    pub(crate) fn end(mut self) -> String {
+        self.tell("end");
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    fn tell(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        self.input = None;
+        // It may be stopped or at work.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Sends a signal to a child that was not waited for.
+pub(crate) fn send(pid: u32, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+/// `eventpipe collect` of everything that the demo program has, running.
+pub(crate) fn collecting(pid: u32, output: &Path, more: &[&str]) -> Child {
+    collect_command(pid, output, more).spawn().unwrap()
+}
+
+/// The same before it runs, with its standard error captured.
+pub(crate) fn collect_command(pid: u32, output: &Path, more: &[&str]) -> Command {
+    let mut command = tool();
+    command
+        .args(["collect", "-p", &pid.to_string(), "-o"])
+        .arg(output)
+        .args(["--providers", "Demo-Requests:ff:5,Demo-Internals:ff:5"])
+        .args(more)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Waits until a file has grown to so many bytes.
+pub(crate) fn wait_for_bytes(path: &Path, bytes: u64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while std::fs::metadata(path).map_or(0, |found| found.len()) < bytes {
+        assert!(
+            Instant::now() < deadline,
+            "{} does not grow",
+            path.display()
+        );
+        sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits for an end of the tool and gives code, standard output, standard error.
+pub(crate) fn finish(tool: Child) -> (i32, String, String) {
+    answer(&tool.wait_with_output().unwrap())
+}
+
+/// The report of a trace as JSON, and the exit code.
+pub(crate) fn report(path: &Path) -> (i32, serde_json::Value) {
+    let (code, out, error) = run(&["report", "stat", path.to_str().unwrap(), "--json"]);
+    let report = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {out}{error}"));
+    (code, report)
 }
