@@ -370,6 +370,14 @@ fn the_kernels_tracepoints_get_the_documented_refusal_where_there_are_none() {
         default_tracepoint: "dd_test".into(),
         sets: vec![],
     });
+    let old = Target::start(&peers, Runtime::Net8);
+    let result = old
+        .client()
+        .collect_user_events(&wish, no_tracepoints.as_fd());
+    assert!(
+        matches!(result, Err(Error::Unsupported { .. })),
+        "{result:?}"
+    );
     for runtime in [Runtime::Net10, Runtime::Net11] {
         let target = Target::start(&peers, runtime);
         let client = target.client();

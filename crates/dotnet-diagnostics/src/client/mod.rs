@@ -206,8 +206,23 @@ impl Client {
         let version = request.version;
         let request = Request::CollectTracing(request);
         let (stream, deadline) = self.send(&request, self.timeouts.reply)?;
-        socket::send_descriptor(&stream, user_events_data)?;
-        let answered = receive(stream, deadline, request.command())?;
+        let passed = socket::send_descriptor(&stream, user_events_data);
+        // A process that refuses the request closes before the descriptor comes; its answer says why.
+        let answered = match receive(stream, deadline, request.command()) {
+            Err(Error::ConnectionClosed { .. }) => {
+                return Err(passed.err().unwrap_or(Error::ConnectionClosed {
+                    command: request.command(),
+                }));
+            }
+            Err(error) if error.is_unknown_command() => {
+                return Err(Error::Unsupported {
+                    what: "a user_events session",
+                    command: request.command(),
+                });
+            }
+            result => result?,
+        };
+        passed?;
         self.session(version, answered)
     }
 
@@ -320,6 +335,15 @@ impl Client {
             what: "a core dump",
             command: Command::GENERATE_CORE_DUMP,
         })
+    }
+
+    /// Sends any request, by exactly its command, and returns the payload of its OK answer. What follows behind an answer
+    /// (a session's stream, the environment) is lost: [`Client::collect_exactly`] and [`Client::environment`] keep it.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] with whatever code the process gives.
+    pub fn request(&self, request: &Request) -> Result<Vec<u8>, Error> {
+        Ok(self.call(request)?.payload)
     }
 
     fn command(&self, request: &Request, what: &'static str) -> Result<(), Error> {
