@@ -59,6 +59,11 @@ impl Connection {
         self.deadline_ns
     }
 
+    /// Whether the client has not said yet what it wants.
+    pub(super) fn is_undecided(&self) -> bool {
+        matches!(self.step, Step::Reading(_))
+    }
+
     /// Does what can be done; false when the connection is over.
     pub(super) fn advance(&mut self, ready: PollFlags, now_ns: u64) -> bool {
         let goes_on = match &self.step {

@@ -22,8 +22,12 @@ use crate::output::timespec;
 use connection::Connection;
 use socket::Listener;
 
-/// More connections than this are not taken at a time; further ones wait in the listening socket's queue.
+/// More connections than this are not kept. A further one takes the place of the oldest that has not said yet what it wants,
+/// so that a crowd of silent clients holds up nobody; where all have, it waits in the listening socket's queue.
 const MAX_CONNECTIONS: usize = 128;
+
+/// So many are taken before the others have their turn.
+const ACCEPTS_PER_ROUND: usize = 32;
 
 /// After an accept that failed for lack of descriptors or memory.
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
@@ -82,7 +86,8 @@ fn run(listener: &OwnedFd) {
     let mut accept_after_ns = 0;
     loop {
         let now = clock::monotonic_ns();
-        let accepting = connections.len() < MAX_CONNECTIONS && now >= accept_after_ns;
+        let room = has_room(&connections);
+        let accepting = room && now >= accept_after_ns;
         let mut fds = Vec::with_capacity(connections.len() + 2);
         fds.push(PollFd::new(wake, PollFlags::IN));
         let accept_events = if accepting {
@@ -96,7 +101,7 @@ fn run(listener: &OwnedFd) {
         } else {
             accept_after_ns.max(now + 1)
         };
-        if connections.len() >= MAX_CONNECTIONS {
+        if !room {
             next_ns = u64::MAX;
         }
         for connection in &connections {
@@ -119,9 +124,24 @@ fn run(listener: &OwnedFd) {
             connection.advance(flags.next().copied().unwrap_or(PollFlags::empty()), now)
         });
         if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
-            while connections.len() < MAX_CONNECTIONS {
+            for _ in 0..ACCEPTS_PER_ROUND {
+                if !has_room(&connections) {
+                    break;
+                }
                 match socket::accept(listener) {
-                    Ok(Some(socket)) => connections.push(Connection::new(socket, now)),
+                    Ok(Some(socket)) => {
+                        let mut connection = Connection::new(socket, now);
+                        // Most clients have sent their request by now, and are never among those that give way.
+                        if connection.advance(PollFlags::IN, now) {
+                            connections.push(connection);
+                        }
+                        if connections.len() > MAX_CONNECTIONS
+                            && let Some(oldest) =
+                                connections.iter().position(Connection::is_undecided)
+                        {
+                            connections.remove(oldest);
+                        }
+                    }
                     Ok(None) => {}
                     Err(Errno::AGAIN) => break,
                     Err(Errno::INTR | Errno::CONNABORTED) => {}
@@ -133,4 +153,8 @@ fn run(listener: &OwnedFd) {
             }
         }
     }
+}
+
+fn has_room(connections: &[Connection]) -> bool {
+    connections.len() < MAX_CONNECTIONS || connections.iter().any(Connection::is_undecided)
 }
