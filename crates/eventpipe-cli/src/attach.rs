@@ -46,15 +46,10 @@ impl Channel {
         }
     }
 
-    /// Whether a signal arrived that nobody has looked at; it stays noticed.
+    /// Whether a signal has arrived since it was asked for last.
     pub(crate) fn was_signalled(&self) -> bool {
-        match self.receiver.try_recv() {
-            Ok(message) => {
-                let _ = self.sender.send(message);
-                true
-            }
-            Err(_) => false,
-        }
+        let mut messages = self.receiver.try_iter();
+        messages.any(|message| matches!(message, Message::Signal))
     }
 }
 
@@ -74,6 +69,8 @@ pub(crate) struct Finished {
     pub(crate) code: ExitCode,
     /// Why it ended.
     pub(crate) reason: Reason,
+    /// Where signals still arrive.
+    pub(crate) channel: Channel,
 }
 
 impl Recording {
@@ -126,6 +123,7 @@ impl Recording {
         Finished {
             code,
             reason: driven.reason,
+            channel: self.channel,
         }
     }
 }

@@ -152,6 +152,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) clr_event_level: Option<&'a str>,
     /// The value of `--rundown`.
     pub(crate) rundown: Option<bool>,
+    /// The target has no .NET runtime, so the default profiles would record nothing.
+    pub(crate) native: bool,
 }
 
 /// What will be requested.
@@ -182,7 +184,17 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
 
     let nothing =
         asked.providers.is_empty() && asked.profiles.is_empty() && asked.clr_events.is_none();
-    let names: Vec<&str> = if nothing {
+    let names: Vec<&str> = if nothing && asked.native {
+        notes.push("nothing was asked for: using every provider of the program".to_owned());
+        list.push(Provider {
+            name: "*".to_owned(),
+            keywords: u64::MAX,
+            level: 5,
+            arguments: Vec::new(),
+            enabled_by: "default".to_owned(),
+        });
+        Vec::new()
+    } else if nothing {
         notes.push(format!(
             "nothing was asked for: using the profiles {}",
             DEFAULT_PROFILES.join(" and ")
@@ -336,6 +348,30 @@ mod tests {
         );
         assert_eq!(request.rundown_keyword, DEFAULT_RUNDOWN);
         assert_eq!(request.notes.len(), 1);
+    }
+
+    #[test]
+    fn without_a_dotnet_runtime_nothing_asked_for_means_everything() {
+        let request = combine(&Asked {
+            native: true,
+            ..Asked::default()
+        })
+        .unwrap();
+        assert_eq!(request.providers.len(), 1);
+        assert_eq!(
+            (
+                request.providers[0].name.as_str(),
+                request.providers[0].keywords
+            ),
+            ("*", u64::MAX)
+        );
+        let providers = texts(&["A"]);
+        let asked = Asked {
+            native: true,
+            providers: &providers,
+            ..Asked::default()
+        };
+        assert_eq!(combine(&asked).unwrap().providers[0].name, "A");
     }
 
     #[test]

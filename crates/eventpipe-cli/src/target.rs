@@ -39,6 +39,11 @@ impl Described {
         }
     }
 
+    /// Whether it has this project's engine, which knows nothing of a .NET runtime's providers.
+    pub(crate) fn is_native(&self) -> bool {
+        self.info.as_ref().is_ok_and(is_native)
+    }
+
     /// The command line in one string.
     pub(crate) fn command_line(&self) -> String {
         let words = self.process.command_line();
@@ -60,17 +65,18 @@ impl Described {
     }
 }
 
+/// Whether a process has this project's engine rather than a .NET runtime: .NET says its version
+/// from 5.0 on (older ones do not know the question), the engine says its own.
+pub(crate) fn is_native(info: &ProcessInfo) -> bool {
+    let major = info.product_version.split('.').next().unwrap_or_default();
+    major.parse::<u32>().is_ok_and(|major| major < 5)
+}
+
 /// The runtime and its version as a person says it.
 fn runtime_name(info: &ProcessInfo) -> String {
     let version = info.product_version.split('+').next().unwrap_or_default();
-    if version.is_empty() {
-        return ".NET".to_owned();
-    }
-    if version.starts_with(|c: char| c.is_ascii_digit()) {
-        format!(".NET {version}")
-    } else {
-        version.to_owned()
-    }
+    let runtime = if is_native(info) { "EventPipe" } else { ".NET" };
+    format!("{runtime} {version}").trim_end().to_owned()
 }
 
 /// All processes that can be traced, sorted by name, without this one.

@@ -23,16 +23,21 @@ use std::time::{Duration, Instant};
 /// How long a started command may take to dial in.
 const DIAL_IN_LIMIT: Duration = Duration::from_secs(10);
 
+/// How often something that may take long is looked after.
+const POLL: Duration = Duration::from_millis(50);
+
 /// Records a trace; gives the exit code.
 pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
-    let request = profiles::combine(&Asked {
+    let mut asked = Asked {
         providers: &arguments.providers,
         profiles: &arguments.profile,
         clr_events: arguments.clr_events.as_deref(),
         clr_event_level: arguments.clr_event_level.as_deref(),
         rundown: arguments.rundown,
-    })?;
-    // Before anything is started or attached to, so that a wrong path costs nothing.
+        native: false,
+    };
+    // Before anything is started or attached to, so that a wrong word or path costs nothing.
+    profiles::combine(&asked)?;
     if let Some(path) = &arguments.output {
         output::check(path, arguments.force)?;
     }
@@ -46,16 +51,16 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
             (None, None) => return Err(no_target().into()),
         };
         let (client, pid) = (Client::new(process.endpoint()), process.pid);
-        (
-            client.clone(),
-            target::describe(process, &client).name(),
-            pid,
-        )
+        let described = target::describe(process, &client);
+        asked.native = described.is_native();
+        (client, described.name(), pid)
     } else {
         let launched = launch.insert(Launch::start(arguments)?);
         let client = launched.dialled_in(&channel)?;
-        (client, launched.name(), launched.child.id())
+        asked.native = launched.is_native;
+        (client, launched.program.clone(), launched.child.id())
     };
+    let request = profiles::combine(&asked)?;
 
     let file = match &arguments.output {
         Some(path) => RecordingFile::create(path, arguments.force)?,
@@ -174,6 +179,7 @@ struct Launch {
     child: Launched,
     listener: Option<Listener>,
     program: String,
+    is_native: bool,
 }
 
 impl Launch {
@@ -196,6 +202,7 @@ impl Launch {
             child,
             listener: Some(listener),
             program: program.unwrap_or_default(),
+            is_native: false,
         })
     }
 
@@ -207,18 +214,15 @@ impl Launch {
             return failure(ExitCode::Unexpected, "the port was closed".into());
         };
         loop {
-            let runtime = listener
-                .next_runtime(Duration::from_millis(50))
-                .map_err(attach_failure)?;
+            let runtime = listener.next_runtime(POLL).map_err(attach_failure)?;
             if let Some(runtime) = runtime {
-                let first = runtime.cookie();
                 let client = Client::new(Endpoint::Runtime(runtime));
                 if let Ok(info) = client.process_info() {
+                    self.is_native = target::is_native(&info);
                     self.program = Some(info.entry_assembly)
                         .filter(|name| !name.is_empty())
                         .unwrap_or_else(|| self.program.clone());
                 }
-                debug_assert_ne!(first.0, [0; 16]);
                 let_others_go_on(listener);
                 return Ok(client);
             }
@@ -241,15 +245,15 @@ impl Launch {
         }
     }
 
-    fn name(&self) -> String {
-        self.program.clone()
-    }
-
     /// Ends what is left of the command; gives the exit code of the whole.
     fn finish(mut self, finished: &Finished) -> u8 {
         if finished.reason == Reason::Target {
             // The runtime closed the stream because it ends; its process does a moment later.
-            while self.child.wait_at_most(Duration::from_secs(3600)).is_none() {}
+            while self.child.wait_at_most(POLL).is_none() {
+                if finished.channel.was_signalled() {
+                    self.child.end();
+                }
+            }
         } else {
             self.child.end();
         }
