@@ -3,10 +3,17 @@
 use eventpipe_os::thread;
 use nettrace::Guid;
 
+use crate::process_info;
+
 /// The current activity of this thread.
 #[inline]
 pub fn current() -> Option<Guid> {
     Some(Guid(thread::note())).filter(|id| !id.is_zero())
+}
+
+/// A new id, random.
+pub fn create() -> Guid {
+    Guid(process_info::random_guid())
 }
 
 /// Makes `id` the current activity of this thread and gives the one before back; [`Guid::ZERO`] is none.

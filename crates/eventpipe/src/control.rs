@@ -9,7 +9,6 @@
 //! * A session's encoder reaches the drain's inbox before its bit is set in any mask, so the drain never sees a record of
 //!   a session that it does not know.
 
-use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -20,8 +19,8 @@ use eventpipe_os::sync::{Mutex, MutexGuard};
 use eventpipe_os::{clock, thread};
 
 use crate::callback::{Callback, Cause, Change};
+use crate::consumer::Consumer;
 use crate::definition::Definition;
-use crate::encoder::SessionEncoder;
 use crate::engine::ENGINE;
 use crate::event::Event;
 use crate::filter::Filter;
@@ -95,7 +94,7 @@ impl DerefMut for ControlGuard<'_> {
 #[derive(Debug)]
 pub(crate) enum DrainCommand {
     /// Encode a session's records from now on.
-    Attach(Box<SessionEncoder>),
+    Attach(Consumer),
     /// No writer puts this bit into a record newer than `cut` any more: deliver up to there, then finish the stream.
     Finish { bit: u32, cut: u64 },
 }
@@ -307,6 +306,16 @@ pub(crate) fn register(provider: &'static Provider, callback: Option<Arc<Callbac
     }
 }
 
+/// The first registered provider of a name.
+pub(crate) fn find(name: &str) -> Option<&'static Provider> {
+    let control = ENGINE.control.lock()?;
+    control
+        .providers
+        .iter()
+        .map(|known| known.provider)
+        .find(|provider| provider.name() == name)
+}
+
 /// Takes a provider away.
 pub(crate) fn unregister(provider: &'static Provider) {
     let removed = {
@@ -317,7 +326,7 @@ pub(crate) fn unregister(provider: &'static Provider) {
             .providers
             .iter()
             .position(|known| core::ptr::eq(known.provider, provider));
-        let removed = position.map(|position| control.providers.swap_remove(position));
+        let removed = position.map(|position| control.providers.remove(position));
         if let Some(removed) = &removed {
             for event in &removed.events {
                 event.key().mask.store(0, Ordering::Release);
@@ -387,7 +396,7 @@ pub(crate) fn cancel(bit: u32) {
 pub(crate) fn enable(
     bit: u32,
     session: Arc<SessionState>,
-    encoder: Box<SessionEncoder>,
+    consumer: Consumer,
 ) -> Result<(), SessionError> {
     let mut callbacks = Vec::new();
     {
@@ -397,7 +406,7 @@ pub(crate) fn enable(
             control.release(bit);
             return Err(SessionError::ShuttingDown);
         }
-        control.inbox.push(DrainCommand::Attach(encoder));
+        control.inbox.push(DrainCommand::Attach(consumer));
         control.unfinished.push(session);
         if let Some(slot) = control.slots.get_mut(bit as usize).and_then(Option::as_mut) {
             slot.phase = Phase::Running;

@@ -101,6 +101,7 @@ pub struct Definition {
 pub(crate) enum Fields {
     Typed(&'static [FieldDescription]),
     Described(&'static [Field]),
+    Encoded(&'static [u8]),
 }
 
 /// Bits that EventSource puts into keywords for its own sessions. They take no part in filters (engine.md 2, "reserved
@@ -191,6 +192,19 @@ impl Definition {
         self
     }
 
+    /// The whole description as a runtime keeps it: what a metadata record of the trace format V4 holds after the metadata id and
+    /// the provider's name (nettrace.md 5.4). Traces get it as it is; filters go by this definition's own values.
+    #[must_use]
+    pub const fn encoded(mut self, description: &'static [u8]) -> Self {
+        self.fields = Fields::Encoded(description);
+        self
+    }
+
+    /// What [`id`](Self::id) set.
+    pub const fn event_id(&self) -> u32 {
+        self.id
+    }
+
     pub(crate) fn accepts(&self, kinds: &[FieldKind]) -> bool {
         match self.fields {
             Fields::Typed(fields) => {
@@ -200,7 +214,7 @@ impl Definition {
                         .zip(kinds)
                         .all(|(field, kind)| field.kind == *kind)
             }
-            Fields::Described(_) => false,
+            Fields::Described(_) | Fields::Encoded(_) => false,
         }
     }
 
@@ -214,6 +228,7 @@ impl Definition {
                 })
                 .collect(),
             Fields::Described(fields) => fields.to_vec(),
+            Fields::Encoded(_) => Vec::new(),
         };
         Metadata {
             id,

@@ -12,8 +12,8 @@ use eventpipe_os::{process, thread};
 use eventpipe_ring::{Drain, LossReason, Record, Sink, ThreadInfo};
 use hashbrown::HashMap;
 
+use crate::consumer::Consumer;
 use crate::control::{DrainCommand, MAX_SESSIONS};
-use crate::encoder::SessionEncoder;
 use crate::engine::ENGINE;
 use crate::environment;
 use crate::exit;
@@ -126,7 +126,7 @@ fn release_pool(drain: &mut Option<Drain<'static>>, sessions: &mut Sessions) {
 
 /// All sessions as the drain knows them.
 struct Sessions {
-    encoders: [Option<Box<SessionEncoder>>; MAX_SESSIONS],
+    encoders: [Option<Consumer>; MAX_SESSIONS],
     /// Bits of the encoders that are there.
     active: u64,
     /// Sessions that end: bit, and the tick up to which they must have been given everything.
@@ -162,7 +162,7 @@ impl Sessions {
         for command in commands {
             match command {
                 DrainCommand::Attach(encoder) => {
-                    let bit = encoder.bit;
+                    let bit = encoder.bit();
                     if let Some(place) = self.encoders.get_mut(bit as usize) {
                         *place = Some(encoder);
                         self.active |= 1 << bit;
@@ -200,12 +200,12 @@ impl Sessions {
             .any(|encoder| encoder.has_pending())
     }
 
-    fn encoder(&mut self, bit: u32) -> Option<&mut SessionEncoder> {
+    fn encoder(&mut self, bit: u32) -> Option<&mut Consumer> {
         if self.active & 1 << bit == 0 {
             // The record was written after the session had started and before the inbox was looked into.
             self.take_inbox();
         }
-        self.encoders.get_mut(bit as usize)?.as_deref_mut()
+        self.encoders.get_mut(bit as usize)?.as_mut()
     }
 }
 

@@ -6,7 +6,6 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::Ordering;
 
 use eventpipe_os::{process, thread};
 use eventpipe_ring::{Record, ThreadInfo};
@@ -15,6 +14,7 @@ use nettrace::{
     EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
 
+use crate::definition::Fields;
 use crate::event::Event;
 use crate::process_info;
 use crate::session::SessionState;
@@ -287,10 +287,18 @@ impl SessionEncoder {
 
     #[cold]
     fn define_first(&mut self, metadata_id: u32, event: &Event) -> bool {
-        let metadata = event
-            .definition()
-            .metadata(metadata_id, event.provider().name());
-        self.writer.define_event(&metadata).is_ok()
+        let (definition, provider) = (event.definition(), event.provider().name());
+        let defined = match definition.fields {
+            Fields::Encoded(description) => {
+                self.writer
+                    .define_encoded(metadata_id, provider, description)
+            }
+            _ => {
+                let metadata = definition.metadata(metadata_id, provider);
+                self.writer.define_event(&metadata)
+            }
+        };
+        defined.is_ok()
     }
 
     #[inline]
@@ -371,9 +379,6 @@ impl SessionEncoder {
     }
 
     fn publish_counts(&self) {
-        self.session
-            .delivered
-            .store(self.delivered, Ordering::Relaxed);
-        self.session.lost.store(self.lost, Ordering::Relaxed);
+        self.session.publish(self.delivered, self.lost);
     }
 }

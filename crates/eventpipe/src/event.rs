@@ -139,6 +139,14 @@ impl Event {
         }
     }
 
+    /// [`write_payload`](Self::write_payload) for payloads that encode themselves; see [`Payload`] for what they must not do.
+    #[inline]
+    pub fn write_encoded<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
+        if self.is_enabled() {
+            self.put(payload, options);
+        }
+    }
+
     /// The definition.
     pub fn definition(&self) -> &Definition {
         &self.definition

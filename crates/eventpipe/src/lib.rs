@@ -61,8 +61,10 @@ mod provider_string;
 mod session;
 
 // The way out.
+mod consumer;
 mod drain;
 mod encoder;
+mod listener;
 mod output;
 mod process_info;
 mod queue;
@@ -80,11 +82,14 @@ pub use argument::{Argument, Arguments, FieldKind};
 pub use callback::{Cause, ProviderChange};
 pub use definition::{Definition, FieldDescription, Level, Opcode};
 pub use event::{Event, EventOptions};
+pub use eventpipe_ring::Payload;
 pub use exit::shutdown;
 pub use filter::{EventIds, ProviderRequest};
 #[doc(hidden)]
+pub use listener::{HeardEvent, Listener};
 pub use macros::support;
 pub use nettrace::Guid;
+pub use process_info::Host;
 pub use provider::{Provider, ProviderBuilder};
 pub use provider_string::{ProviderStringError, parse_provider_string};
 pub use session::{Format, Session, SessionError, SessionId, SessionRequest, SessionStatistics};
@@ -109,18 +114,25 @@ pub use session::{Format, Session, SessionError, SessionId, SessionRequest, Sess
 /// | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket |
 /// | `TMPDIR` (as it is) | directory of the diagnostics socket, else `/tmp` |
 pub fn start() {
+    start_engine();
+    start_server();
+}
+
+/// The first half of [`start`], for runtimes that start in steps: the session that the environment asks for.
+pub fn start_engine() {
     if fork::is_child() {
         return;
     }
     static STARTED: eventpipe_os::sync::Once<()> = eventpipe_os::sync::Once::new();
-    STARTED.get_or_init(|| {
-        if let Err(error) = drain::start() {
-            message::warn(&["not traceable: ", error.text()]);
-            return;
-        }
-        environment::start_session();
-        if environment::diagnostics_enabled() {
-            server::start();
-        }
+    STARTED.get_or_init(|| match drain::start() {
+        Ok(()) => environment::start_session(),
+        Err(error) => message::warn(&["not traceable: ", error.text()]),
     });
+}
+
+/// The second half of [`start`]: the diagnostics server. Does nothing when it runs already.
+pub fn start_server() {
+    if !fork::is_child() && environment::diagnostics_enabled() {
+        server::start();
+    }
 }

@@ -83,10 +83,48 @@ pub(crate) fn process_info(version: ProcessInfoVersion) -> ProcessInfo {
         command_line: command_line(),
         operating_system: String::from(process::os_name()),
         architecture: String::from(process::arch_name()),
-        entry_assembly: text(&process::executable_name()),
-        product_version: String::from(env!("CARGO_PKG_VERSION")),
+        entry_assembly: match HOST.get() {
+            Some(host) => host.entry_assembly.clone(),
+            None => text(&process::executable_name()),
+        },
+        product_version: String::from(match HOST.get() {
+            Some(host) => &host.product_version,
+            None => env!("CARGO_PKG_VERSION"),
+        }),
         runtime_identifier,
     }
+}
+
+static HOST: Once<Host> = Once::new();
+
+/// A runtime that this engine serves, as clients that ask for process information are told of it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// Name of the program's main module.
+    pub entry_assembly: String,
+    /// Version of the runtime.
+    pub product_version: String,
+}
+
+impl Host {
+    /// Makes clients see this host instead of the executable's name and this crate's version. The first one counts.
+    pub fn announce(self) {
+        HOST.get_or_init(|| self);
+    }
+}
+
+/// A random GUID: version 4, variant 1, in Windows byte order.
+pub(crate) fn random_guid() -> [u8; 16] {
+    let mut bytes = [0; 16];
+    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
+    if filled != Ok(16) {
+        let (pid, start) = (u64::from(process::pid()), process::start_ticks());
+        let mixed = (u128::from(pid) << 64 | u128::from(start)) ^ u128::from(clock::ticks());
+        bytes = mixed.to_le_bytes();
+    }
+    bytes[7] = bytes[7] & 0x0F | 0x40;
+    bytes[8] = bytes[8] & 0x3F | 0x80;
+    bytes
 }
 
 fn command_line() -> String {
@@ -108,18 +146,5 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 /// Identifies the process among all that a monitor sees: random, the same for the life of the process.
 fn cookie() -> Cookie {
     static COOKIE: Once<[u8; 16]> = Once::new();
-    let mut bytes = *COOKIE.get_or_init(|| {
-        let mut random = [0; 16];
-        let filled = rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty());
-        if filled != Ok(16) {
-            let (pid, start) = (u64::from(process::pid()), process::start_ticks());
-            let mixed = (u128::from(pid) << 64 | u128::from(start)) ^ u128::from(clock::ticks());
-            random = mixed.to_le_bytes();
-        }
-        random
-    });
-    // Version 4, variant 1, in Windows byte order.
-    bytes[7] = bytes[7] & 0x0F | 0x40;
-    bytes[8] = bytes[8] & 0x3F | 0x80;
-    Cookie(bytes)
+    Cookie(*COOKIE.get_or_init(random_guid))
 }

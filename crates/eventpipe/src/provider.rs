@@ -63,6 +63,11 @@ impl Provider {
         }
     }
 
+    /// The provider of this name that registered first, if one is registered.
+    pub fn find(name: &str) -> Option<&'static Provider> {
+        control::find(name)
+    }
+
     /// Name.
     pub fn name(&self) -> &'static str {
         self.name

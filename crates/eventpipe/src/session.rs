@@ -10,10 +10,12 @@ use eventpipe_os::sync::Signal;
 use eventpipe_os::{clock, thread};
 use nettrace::WriteFormat;
 
+use crate::consumer::Consumer;
 use crate::control;
 use crate::encoder::SessionEncoder;
 use crate::engine::ENGINE;
 use crate::filter::{Filter, ProviderRequest};
+use crate::listener::Listener;
 use crate::output::{self, Output};
 use crate::queue::Queue;
 use crate::{drain, process_info};
@@ -202,7 +204,8 @@ pub(crate) fn start(request: SessionRequest, output: Output) -> Result<Session, 
     let built = drain::take_pool().and_then(|()| build(request, output, bit, id));
     match built {
         Ok((state, encoder)) => {
-            control::enable(bit, state.clone(), encoder).inspect_err(|_| state.queue.abort())?;
+            control::enable(bit, state.clone(), Consumer::Stream(encoder))
+                .inspect_err(|_| state.queue.abort())?;
             Ok(Session { id, state, hold })
         }
         Err(error) => {
@@ -212,24 +215,46 @@ pub(crate) fn start(request: SessionRequest, output: Output) -> Result<Session, 
     }
 }
 
+/// Starts a session that the program reads itself.
+pub(crate) fn start_listener(request: SessionRequest) -> Result<Listener, SessionError> {
+    if request.providers.is_empty() {
+        return Err(SessionError::NoProviders);
+    }
+    drain::start()?;
+    let (bit, id) = control::reserve(Filter::new(request.providers.clone()), false)?;
+    let limit = buffer_bytes(&request);
+    let built = drain::take_pool().and_then(|()| SessionState::new(id, limit));
+    match built {
+        Ok(state) => {
+            let session = Session {
+                id,
+                state: state.clone(),
+                hold: false,
+            };
+            let info = process_info::trace_info();
+            let (listener, ear) = Listener::new(bit, session, state.clone(), limit, info);
+            control::enable(bit, state, Consumer::Listener(ear))?;
+            Ok(listener)
+        }
+        Err(error) => {
+            control::cancel(bit);
+            Err(error)
+        }
+    }
+}
+
+fn buffer_bytes(request: &SessionRequest) -> usize {
+    // 64 bits throughout: a request may name any number of megabytes.
+    usize::try_from(u64::from(request.buffer_mb.max(1)) << 20).unwrap_or(usize::MAX)
+}
+
 fn build(
     request: SessionRequest,
     output: Output,
     bit: u32,
     id: SessionId,
 ) -> Result<(Arc<SessionState>, Box<SessionEncoder>), SessionError> {
-    // 64 bits throughout: a request may name any number of megabytes.
-    let limit = usize::try_from(u64::from(request.buffer_mb.max(1)) << 20).unwrap_or(usize::MAX);
-    let state = Arc::new(SessionState {
-        id,
-        queue: Queue::new(limit)?,
-        delivered: AtomicU64::new(0),
-        lost: AtomicU64::new(0),
-        bytes: AtomicU64::new(0),
-        sender: AtomicU64::new(0),
-        ended: AtomicBool::new(false),
-        end: Signal::new(),
-    });
+    let state = SessionState::new(id, buffer_bytes(&request))?;
     let format = match request.format {
         Format::V4 => WriteFormat::V4,
         Format::V6 => WriteFormat::V6,
@@ -318,6 +343,25 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
+    fn new(id: SessionId, limit: usize) -> Result<Arc<Self>, SessionError> {
+        Ok(Arc::new(SessionState {
+            id,
+            queue: Queue::new(limit)?,
+            delivered: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            sender: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            end: Signal::new(),
+        }))
+    }
+
+    /// Counts so far.
+    pub(crate) fn publish(&self, delivered: u64, lost: u64) {
+        self.delivered.store(delivered, Ordering::Relaxed);
+        self.lost.store(lost, Ordering::Relaxed);
+    }
+
     pub(crate) fn id(&self) -> SessionId {
         self.id
     }

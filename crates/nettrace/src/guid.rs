@@ -2,6 +2,7 @@ use core::fmt;
 
 /// A GUID as it lies in a trace: 16 bytes, the first three fields little-endian (nettrace.md, introduction).
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(transparent)]
 pub struct Guid(pub [u8; 16]);
 
 impl Guid {

@@ -2,6 +2,7 @@
 
 mod interner;
 
+use alloc::string::String;
 use alloc::vec::Vec;
 
 use hashbrown::HashSet;
@@ -9,7 +10,7 @@ use hashbrown::HashSet;
 use crate::format::container::{self, BlockKind, MAX_V6_BLOCK, ObjectHeader, TAG_END, TAG_NULL};
 use crate::format::event::{self, BlockHeader, EventHeader};
 use crate::format::{description, labels, metadata, sequence_point, stacks, threads};
-use crate::wire::{put_u16, put_u32};
+use crate::wire::{Cursor, put_u16, put_u32, put_utf16z};
 use crate::{FormatVersion, Guid, Label, Metadata, ThreadRow, TraceInfo};
 use interner::Interner;
 
@@ -182,13 +183,9 @@ impl TraceWriter {
         match self.format {
             WriteFormat::V4 => {
                 metadata::encode_v4(&mut self.scratch, metadata);
-                let header = EventHeader {
-                    timestamp: self.events.previous.timestamp,
-                    payload_size: self.scratch.len() as u32,
-                    is_sorted: true,
-                    ..EventHeader::BLOCK_START
-                };
-                self.metadata.add::<false>(&header, &self.scratch, true);
+                let record = core::mem::take(&mut self.scratch);
+                self.add_metadata_record(&record);
+                self.scratch = record;
             }
             WriteFormat::V6 => {
                 metadata::encode_v6_row(&mut self.scratch, metadata);
@@ -217,6 +214,48 @@ impl TraceWriter {
         }
         self.defined.insert(metadata.id);
         Ok(())
+    }
+
+    /// As [`define_event`](Self::define_event) with a description that is encoded already, the way runtimes keep it: a metadata
+    /// record of V4 without its first two fields, which are the metadata id and the provider's name (nettrace.md 5.4). V4 takes it
+    /// as it is, whatever it holds. V6 takes what can be read of it.
+    pub fn define_encoded(
+        &mut self,
+        metadata_id: u32,
+        provider: &str,
+        description: &[u8],
+    ) -> Result<(), WriteError> {
+        let mut record = Vec::new();
+        put_u32(&mut record, metadata_id);
+        put_utf16z(&mut record, provider);
+        record.extend_from_slice(description);
+        match self.format {
+            WriteFormat::V4 => self.add_metadata_record(&record),
+            WriteFormat::V6 => {
+                let decoded = metadata::decode_v3_to_v5(&mut Cursor::new(&record, 0));
+                let metadata = match decoded {
+                    Ok(decoded) => decoded.metadata,
+                    Err(_) => Metadata {
+                        id: metadata_id,
+                        provider: String::from(provider),
+                        ..Metadata::default()
+                    },
+                };
+                return self.define_event(&metadata);
+            }
+        }
+        self.defined.insert(metadata_id);
+        Ok(())
+    }
+
+    fn add_metadata_record(&mut self, record: &[u8]) {
+        let header = EventHeader {
+            timestamp: self.events.previous.timestamp,
+            payload_size: record.len() as u32,
+            is_sorted: true,
+            ..EventHeader::BLOCK_START
+        };
+        self.metadata.add::<false>(&header, record, true);
     }
 
     /// Whether [`define_event`](Self::define_event) was called for this id.

@@ -1,0 +1,201 @@
+//! Sessions whose events are read by the program itself, one at a time, in the order of time (engine.md 5.7).
+//!
+//! The drain hands the events of a round over at the round's boundary, when it is certain that nothing older will come, sorted by
+//! time. What is not read stays within the session's buffer size; beyond that events are lost and counted.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use eventpipe_os::sync::{Mutex, Signal};
+use eventpipe_ring::{Record, ThreadInfo};
+use nettrace::{Guid, TraceInfo};
+
+use crate::control;
+use crate::event::Event;
+use crate::session::{self, Session, SessionError, SessionRequest, SessionState};
+
+/// An event as a [`Listener`] gives it.
+#[derive(Clone, Debug)]
+pub struct HeardEvent {
+    /// What was written.
+    pub event: &'static Event,
+    /// When, in nanoseconds of the monotonic clock.
+    pub timestamp_ns: u64,
+    /// By which thread: the system's id.
+    pub thread_id: u64,
+    /// Activity, zero for none.
+    pub activity_id: Guid,
+    /// Related activity, zero for none.
+    pub related_activity_id: Guid,
+    /// The payload, as the event's description says.
+    pub payload: Box<[u8]>,
+}
+
+/// A session that the program reads itself. Several threads may read; each event goes to one of them.
+///
+/// ```
+/// use eventpipe::{ProviderRequest, SessionRequest};
+///
+/// let listener = SessionRequest::new().provider(ProviderRequest::new("Demo-Requests")).listen()?;
+/// while let Some(heard) = listener.next() {
+///     println!("{} {} bytes", heard.timestamp_ns, heard.payload.len());
+/// }
+/// listener.wait(Some(1_000_000)); // for more
+/// listener.stop();
+/// # Ok::<(), eventpipe::SessionError>(())
+/// ```
+#[derive(Debug)]
+pub struct Listener {
+    session: Session,
+    feed: Arc<Feed>,
+    start: TraceInfo,
+}
+
+/// What drain and reader share.
+#[derive(Debug)]
+struct Feed {
+    events: Mutex<VecDeque<HeardEvent>>,
+    /// Bytes of the events that wait, and how many may.
+    used: AtomicUsize,
+    limit: usize,
+    signal: Signal,
+}
+
+impl SessionRequest {
+    /// Starts the session for this program itself.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
+    pub fn listen(self) -> Result<Listener, SessionError> {
+        session::start_listener(self)
+    }
+}
+
+impl Listener {
+    /// The session and the part of it that the drain gets.
+    pub(crate) fn new(
+        bit: u32,
+        session: Session,
+        state: Arc<SessionState>,
+        limit: usize,
+        start: TraceInfo,
+    ) -> (Listener, Box<Ear>) {
+        let feed = Arc::new(Feed {
+            events: Mutex::new(VecDeque::new()),
+            used: AtomicUsize::new(0),
+            limit,
+            signal: Signal::new(),
+        });
+        let ear = Ear {
+            bit,
+            session: state,
+            feed: feed.clone(),
+            batch: Vec::new(),
+            delivered: 0,
+            lost: 0,
+        };
+        let listener = Listener {
+            session,
+            feed,
+            start,
+        };
+        (listener, Box::new(ear))
+    }
+
+    /// The oldest event that has not been read, if one is there.
+    pub fn next(&self) -> Option<HeardEvent> {
+        let heard = self.feed.events.lock().pop_front()?;
+        self.feed.used.fetch_sub(size(&heard), Ordering::Relaxed);
+        Some(heard)
+    }
+
+    /// Waits for events or [`signal`](Self::signal), at most so many nanoseconds; false when the time is over.
+    pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
+        self.feed.signal.wait(timeout_ns)
+    }
+
+    /// Ends a [`wait`](Self::wait), now or the next one.
+    pub fn signal(&self) {
+        self.feed.signal.set();
+    }
+
+    /// When the session started, by both clocks.
+    pub fn start(&self) -> &TraceInfo {
+        &self.start
+    }
+
+    /// The session, for its counts.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Turns the events off. What was delivered can still be read.
+    pub fn stop(&self) {
+        control::disable(self.session.id(), true);
+    }
+}
+
+fn size(heard: &HeardEvent) -> usize {
+    size_of::<HeardEvent>() + heard.payload.len()
+}
+
+/// The drain's part of a listener.
+#[derive(Debug)]
+pub(crate) struct Ear {
+    pub(crate) bit: u32,
+    session: Arc<SessionState>,
+    feed: Arc<Feed>,
+    batch: Vec<HeardEvent>,
+    delivered: u64,
+    lost: u64,
+}
+
+impl Ear {
+    pub(crate) fn record(
+        &mut self,
+        thread: ThreadInfo,
+        event: &'static Event,
+        record: &Record<'_>,
+        time_ns: u64,
+    ) {
+        let size = size_of::<HeardEvent>() + record.payload.len();
+        let used = self.feed.used.load(Ordering::Relaxed);
+        if used.saturating_add(size) > self.feed.limit {
+            self.lost += 1;
+            return;
+        }
+        self.feed.used.fetch_add(size, Ordering::Relaxed);
+        self.batch.push(HeardEvent {
+            event,
+            timestamp_ns: time_ns,
+            thread_id: record.event_thread.unwrap_or(thread.os_thread_id),
+            activity_id: record.activity.map_or(Guid::ZERO, |id| Guid(*id)),
+            related_activity_id: record.related.map_or(Guid::ZERO, |id| Guid(*id)),
+            payload: Box::from(record.payload),
+        });
+        self.delivered += 1;
+    }
+
+    pub(crate) fn lost(&mut self, count: u64) {
+        self.lost += count;
+    }
+
+    pub(crate) fn boundary(&mut self) {
+        self.session.publish(self.delivered, self.lost);
+        if self.batch.is_empty() {
+            return;
+        }
+        self.batch.sort_by_key(|heard| heard.timestamp_ns);
+        self.feed.events.lock().extend(self.batch.drain(..));
+        self.feed.signal.set();
+    }
+
+    pub(crate) fn finish(mut self) {
+        self.boundary();
+        self.feed.signal.set();
+        self.session.set_ended();
+    }
+}
