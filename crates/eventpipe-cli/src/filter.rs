@@ -3,9 +3,9 @@
 use crate::cli::Events;
 use crate::human::Moment;
 use nettrace::payload::{Fields, Value};
-use nettrace::runtime_events::{self, TypeNames};
+use nettrace::runtime_events::TypeNames;
 use nettrace::{Event, TraceInfo};
-use nettrace_analysis::events::{Schemas, append_json_value};
+use nettrace_analysis::events::append_json_value;
 
 /// The conditions of a command line, all of which must hold.
 #[derive(Debug)]
@@ -15,14 +15,10 @@ pub(crate) struct Filter<'a> {
     from: Option<i128>,
     to: Option<i128>,
     info: TraceInfo,
-    schemas: Schemas,
     types: TypeNames,
     /// The value at hand, as JSON.
     text: Vec<u8>,
 }
-
-/// The event that names types by number for later events.
-const BULK_TYPE: u32 = 15;
 
 impl<'a> Filter<'a> {
     /// The filter of a command line for a trace.
@@ -33,7 +29,6 @@ impl<'a> Filter<'a> {
             from: arguments.from.map(nanoseconds),
             to: arguments.to.map(nanoseconds),
             info: info.clone(),
-            schemas: Schemas::new(info.pointer_size),
             types: TypeNames::default(),
             text: Vec::new(),
         }
@@ -41,7 +36,7 @@ impl<'a> Filter<'a> {
 
     /// Whether an event passes. Every event has to be shown to the filter, in order.
     pub(crate) fn passes(&mut self, event: &Event<'_>) -> bool {
-        learn_types(event, &mut self.schemas, &mut self.types);
+        self.types.see(event);
         let metadata = event.metadata();
         let wanted = self.arguments;
         if !wanted.thread.is_empty() && !wanted.thread.contains(&event.thread_id()) {
@@ -57,7 +52,7 @@ impl<'a> Filter<'a> {
         if wanted.event.is_empty() && wanted.conditions.is_empty() {
             return true;
         }
-        let schema = self.schemas.get(metadata).of_payload(event.payload());
+        let schema = event.schema();
         if !wanted.event.is_empty() {
             let id = metadata.event_id.to_string();
             let named = |pattern: &String| {
@@ -78,15 +73,6 @@ impl<'a> Filter<'a> {
             schema.show(event.payload(), event.process_id(), types, &mut visit);
             holds
         })
-    }
-}
-
-/// Takes in the events that give names to types, which later events refer to by number.
-pub(crate) fn learn_types(event: &Event<'_>, schemas: &mut Schemas, types: &mut TypeNames) {
-    let metadata = event.metadata();
-    if metadata.event_id == BULK_TYPE && metadata.provider == runtime_events::RUNTIME {
-        let schema = schemas.get(metadata);
-        types.learn(event.process_id(), schema.fields(event.payload()));
     }
 }
 

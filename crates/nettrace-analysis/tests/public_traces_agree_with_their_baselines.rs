@@ -109,10 +109,7 @@ fn compare(path: &Path, names: &Names) -> String {
         .next_event()
         .unwrap_or_else(|error| panic!("{name}: {error}"))
     {
-        let schema = lines
-            .schemas()
-            .get(event.metadata())
-            .of_payload(event.payload());
+        let schema = event.schema();
         let event_name = format!("{}/{}", event.metadata().provider, schema.event_name());
         *counts.entry(event_name.clone()).or_default() += 1;
         let moment = (event.timestamp() - sync) as f64 * 1000.0 / frequency as f64;

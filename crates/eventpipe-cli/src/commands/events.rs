@@ -1,14 +1,14 @@
 //! `eventpipe events`: the events of a trace as lines of text, JSON or CSV.
 
 use crate::cli::{Events, Order};
-use crate::filter::{Filter, learn_types};
+use crate::filter::Filter;
 use crate::input;
 use crate::table::printable;
 use crate::terminal::{self, Out};
 use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
 use nettrace::{Event, ReaderOptions, TraceInfo};
-use nettrace_analysis::events::{CsvRows, JsonLines, Options, Schemas, append_json_value};
+use nettrace_analysis::events::{CsvRows, JsonLines, Options, append_json_value};
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// Prints the events and gives the exit code.
@@ -115,7 +115,6 @@ impl<'a> Printer<'a> {
 struct Text {
     info: TraceInfo,
     options: Options,
-    schemas: Schemas,
     types: TypeNames,
 }
 
@@ -124,13 +123,12 @@ impl Text {
         Text {
             info: info.clone(),
             options,
-            schemas: Schemas::new(info.pointer_size),
             types: TypeNames::default(),
         }
     }
 
     fn pass(&mut self, event: &Event<'_>) {
-        learn_types(event, &mut self.schemas, &mut self.types);
+        self.types.see(event);
     }
 
     fn append(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
@@ -139,7 +137,7 @@ impl Text {
         let payload = event.payload();
         let ms = self.info.nanoseconds(event.timestamp()) as f64 / 1e6;
         let types = &self.types;
-        let schema = self.schemas.get(metadata).of_payload(payload);
+        let schema = event.schema();
         write!(
             out,
             "{ms:>14.6}  {:>8}  {}/{}",

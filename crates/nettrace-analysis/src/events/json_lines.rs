@@ -1,7 +1,6 @@
-use nettrace::runtime_events::{self, TypeNames};
+use nettrace::runtime_events::TypeNames;
 use nettrace::{Event, Schema, TraceInfo};
 
-use super::Schemas;
 use super::number::append_relative_ms;
 use super::value::{append_display, append_hex, append_integer, append_json, append_str, quoted};
 
@@ -29,12 +28,11 @@ impl Default for Options {
 /// Writes events as JSON, one line each, with the keys `i provider event id version opcode level keywords ts_rel_ms
 /// ts_qpc pid tid proc activity related payload raw raw_len template` and, on request, `stack`.
 ///
-/// Holds what must be remembered from event to event: schemas, names of types, the running number. Memory does not
+/// Holds what must be remembered from event to event: names of types, the running number. Memory does not
 /// grow with the trace.
 #[derive(Debug)]
 pub struct JsonLines {
     options: Options,
-    schemas: Schemas,
     types: TypeNames,
     next_index: u64,
     sync_ticks: i64,
@@ -46,7 +44,6 @@ impl JsonLines {
     pub fn new(info: &TraceInfo, options: Options) -> JsonLines {
         JsonLines {
             options,
-            schemas: Schemas::new(info.pointer_size),
             types: TypeNames::default(),
             next_index: 0,
             sync_ticks: info.sync_ticks,
@@ -54,19 +51,9 @@ impl JsonLines {
         }
     }
 
-    /// The schemas used, for filters that look at names and fields before an event is written.
-    pub fn schemas(&mut self) -> &mut Schemas {
-        &mut self.schemas
-    }
-
     /// Learns from an event that is not written but that later events refer to.
     pub fn pass(&mut self, event: &Event<'_>) {
-        let metadata = event.metadata();
-        if metadata.event_id == BULK_TYPE && metadata.provider == runtime_events::RUNTIME {
-            let schema = self.schemas.get(metadata);
-            self.types
-                .learn(event.process_id(), schema.fields(event.payload()));
-        }
+        self.types.see(event);
         self.next_index += 1;
     }
 
@@ -76,7 +63,7 @@ impl JsonLines {
         self.pass(event);
         let metadata = event.metadata();
         let payload = event.payload();
-        let schema = self.schemas.get(metadata).of_payload(payload);
+        let schema = event.schema();
 
         out.extend_from_slice(b"{\"i\":");
         append_integer(index, out);
@@ -156,8 +143,6 @@ fn processor(event: &Event<'_>) -> u32 {
         0
     }
 }
-
-const BULK_TYPE: u32 = 15;
 
 fn key(name: &str, out: &mut Vec<u8>) {
     out.extend_from_slice(b",\"");

@@ -9,10 +9,8 @@
 mod csv_rows;
 mod json_lines;
 mod number;
-mod schemas;
 mod value;
 
 pub use csv_rows::CsvRows;
 pub use json_lines::{JsonLines, Options, append_payload};
-pub use schemas::Schemas;
 pub use value::append_json as append_json_value;

@@ -303,6 +303,7 @@ impl<R: Read> DispatchOrder<R> {
             process_id: waiting.current.process_id,
             thread_id: waiting.current.thread_id,
             offset: waiting.offset,
+            place: waiting.current.place,
         }
     }
 }

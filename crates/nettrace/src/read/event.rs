@@ -4,7 +4,7 @@ use crate::format::event::EventHeader;
 use crate::format::labels;
 use crate::read::tables::{Overrides, Tables};
 use crate::wire::Cursor;
-use crate::{Guid, Label, Metadata, UNKNOWN_PROCESSOR};
+use crate::{Guid, Label, Metadata, Schema, UNKNOWN_PROCESSOR};
 
 /// An event, borrowed from the reader until the next one is asked for.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +18,7 @@ pub struct Event<'a> {
     pub(crate) process_id: u64,
     pub(crate) thread_id: u64,
     pub(crate) offset: u64,
+    pub(crate) place: u32,
 }
 
 impl<'a> Event<'a> {
@@ -25,6 +26,16 @@ impl<'a> Event<'a> {
     #[inline]
     pub fn metadata(&self) -> &'a Metadata {
         self.metadata
+    }
+
+    /// How to name and decode it. Made once for all events of a description.
+    #[inline]
+    pub fn schema(&self) -> &'a Schema {
+        let schema = self
+            .tables
+            .metadata
+            .schema(self.place, self.tables.info.pointer_size);
+        schema.of_payload(self.payload)
     }
 
     /// The payload's bytes.

@@ -428,6 +428,7 @@ impl<R: Read> Reader<R> {
             process_id,
             thread_id,
             offset: self.source.offset_of(record),
+            place,
         }
     }
 

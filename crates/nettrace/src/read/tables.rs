@@ -1,10 +1,11 @@
 //! What the blocks of a trace define and its events name by number.
 
+use std::sync::OnceLock;
 use std::vec::Vec;
 
 use hashbrown::HashMap;
 
-use crate::{FormatVersion, Guid, Metadata, ThreadRow, TraceInfo};
+use crate::{FormatVersion, Guid, Metadata, Schema, ThreadRow, TraceInfo};
 
 /// Everything that an event can refer to.
 #[derive(Debug)]
@@ -37,6 +38,9 @@ impl Tables {
 #[derive(Debug, Default)]
 pub(crate) struct MetadataTable {
     rows: Vec<Metadata>,
+    /// For each row how to name and decode its events, made when first asked for.
+    schemas: Vec<OnceLock<Schema>>,
+    missing_schema: OnceLock<Schema>,
     /// Place + 1 by id, for the small ids that all but V1 and V2 use; 0 is none.
     places: Vec<u32>,
     /// Place by id for the others.
@@ -65,6 +69,7 @@ impl MetadataTable {
             self.sparse.insert(metadata.id, place);
         }
         self.rows.push(metadata);
+        self.schemas.push(OnceLock::new());
         (place, is_new)
     }
 
@@ -83,12 +88,22 @@ impl MetadataTable {
         self.rows.get(place as usize).unwrap_or(&self.missing)
     }
 
+    #[inline]
+    pub(crate) fn schema(&self, place: u32, pointer_size: u32) -> &Schema {
+        let schema = self
+            .schemas
+            .get(place as usize)
+            .unwrap_or(&self.missing_schema);
+        schema.get_or_init(|| Schema::new(self.at(place), pointer_size))
+    }
+
     pub(crate) fn rows(&self) -> &[Metadata] {
         &self.rows
     }
 
     pub(crate) fn forget(&mut self) {
         self.rows.clear();
+        self.schemas.clear();
         self.places.clear();
         self.sparse.clear();
     }

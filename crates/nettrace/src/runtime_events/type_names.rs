@@ -13,6 +13,8 @@ pub struct TypeNames {
 }
 
 const MOST_TYPES: usize = 1 << 20;
+#[cfg(feature = "std")]
+const BULK_TYPE: u32 = 15;
 
 impl TypeNames {
     /// Remembers the types of a BulkType event (runtime, id 15).
@@ -29,6 +31,15 @@ impl TypeNames {
             if self.names.len() < MOST_TYPES || self.names.contains_key(&(process_id, id)) {
                 self.names.insert((process_id, id), name.chars().collect());
             }
+        }
+    }
+
+    /// Remembers the types of an event, if it is one that names some.
+    #[cfg(feature = "std")]
+    pub fn see(&mut self, event: &crate::Event<'_>) {
+        let metadata = event.metadata();
+        if metadata.event_id == BULK_TYPE && metadata.provider == super::RUNTIME {
+            self.learn(event.process_id(), event.schema().fields(event.payload()));
         }
     }
 
