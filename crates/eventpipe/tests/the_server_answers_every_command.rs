@@ -217,17 +217,22 @@ fn silent_and_slow_peers_hold_up_nobody() {
 }
 
 #[test]
-fn more_peers_than_connections_are_all_served() {
+fn of_more_peers_than_connections_the_latest_are_served() {
     let many: Vec<_> = (0..300)
         .map(|_| UnixStream::connect(socket()).expect("connects"))
         .collect();
+    let mut served = 0;
     for mut stream in many {
-        stream.write_all(&message(4, 1, &[])).expect("taken");
+        // The oldest silent ones have given way to later ones.
+        if stream.write_all(&message(4, 1, &[])).is_err() {
+            continue;
+        }
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).expect("closed");
-        // A peer that was silent for longer than the limit may have been closed.
         assert!(answer.is_empty() || answer.len() == 24);
+        served += usize::from(!answer.is_empty());
     }
+    assert!(served >= 64, "{served}");
     client().process_info().expect("answered");
 }
 

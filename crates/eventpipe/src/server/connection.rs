@@ -64,6 +64,11 @@ impl Connection {
         matches!(self.step, Step::Reading(_))
     }
 
+    /// Whether it has not said anything at all.
+    pub(super) fn is_silent(&self) -> bool {
+        matches!(&self.step, Step::Reading(reader) if reader.is_empty())
+    }
+
     /// Does what can be done; false when the connection is over.
     pub(super) fn advance(&mut self, ready: PollFlags, now_ns: u64) -> bool {
         let goes_on = match &self.step {

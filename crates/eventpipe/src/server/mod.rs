@@ -135,12 +135,7 @@ fn run(listener: &OwnedFd) {
                         if connection.advance(PollFlags::IN, now) {
                             connections.push(connection);
                         }
-                        if connections.len() > MAX_CONNECTIONS
-                            && let Some(oldest) =
-                                connections.iter().position(Connection::is_undecided)
-                        {
-                            connections.remove(oldest);
-                        }
+                        make_room(&mut connections);
                     }
                     Ok(None) => {}
                     Err(Errno::AGAIN) => break,
@@ -157,4 +152,15 @@ fn run(listener: &OwnedFd) {
 
 fn has_room(connections: &[Connection]) -> bool {
     connections.len() < MAX_CONNECTIONS || connections.iter().any(Connection::is_undecided)
+}
+
+/// Takes back the place of the oldest connection that has not said anything, else of the oldest that has not said all.
+fn make_room(connections: &mut Vec<Connection>) {
+    if connections.len() > MAX_CONNECTIONS {
+        let silent = connections.iter().position(Connection::is_silent);
+        let oldest = silent.or_else(|| connections.iter().position(Connection::is_undecided));
+        if let Some(oldest) = oldest {
+            connections.remove(oldest);
+        }
+    }
 }
