@@ -109,10 +109,13 @@ impl SessionEncoder {
         let metadata_id = record.event_index + 1 + process_info::PROCESS_INFO_METADATA;
         let frames = if self.stacks { record.frames } else { &[] };
         let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
-        let room = self
-            .session
-            .queue
-            .has_room(self.writer.output().len() + size);
+        let needed = self.writer.output().len() + size;
+        let room = if sequence == 1 {
+            // TraceEvent counts a thread's losses only from the first of its events that it sees (nettrace.md 7.2).
+            self.session.queue.has_room_for_a_first(needed)
+        } else {
+            self.session.queue.has_room(needed)
+        };
         if !room || !self.define(metadata_id, event) {
             self.lost += 1;
             return;
@@ -181,7 +184,10 @@ impl SessionEncoder {
     pub(crate) fn boundary(&mut self, time_ns: u64) {
         let due = time_ns.saturating_sub(self.point_ns) >= POINT_INTERVAL_NS
             || self.bytes_since_point >= POINT_BYTES;
-        if self.has_pending() && due {
+        // While a thread is stuck inside an event the boundary stays behind events that were already given: a point would
+        // lie. And a full queue would grow without end by points, so they wait until there is room; what they say is not lost.
+        let possible = time_ns >= self.newest_ns && self.session.queue.has_room(0);
+        if self.has_pending() && due && possible {
             self.sequence_point(time_ns, false);
         } else {
             self.writer.flush();
@@ -190,9 +196,9 @@ impl SessionEncoder {
         self.publish_counts();
     }
 
-    /// Whether events or losses wait for a sequence point that is possible.
+    /// Whether events or losses wait for a sequence point that there is room for.
     pub(crate) fn has_pending(&self) -> bool {
-        !self.changed.is_empty() && !self.session.queue.is_aborted()
+        !self.changed.is_empty() && self.session.queue.has_room_or_wakes()
     }
 
     /// Ends the stream: `ProcessInfo`, the last sequence point, the end tag.
@@ -240,36 +246,23 @@ impl SessionEncoder {
         }
     }
 
+    /// Closes the blocks with a sequence point that lists the threads with news, the last one also all that live.
     fn sequence_point(&mut self, time_ns: u64, last: bool) {
-        // While a thread is stuck inside an event the boundary stays behind events that were already given: a point would
-        // lie. And a full queue would grow without end by points, so they wait until there is room; what they say is not lost.
-        if !last && (time_ns < self.newest_ns || !self.session.queue.has_room(0)) {
-            return;
-        }
         let format = self.writer.format();
         let threads = &mut self.threads;
-        let key = |row: usize, thread: &Thread| match format {
-            WriteFormat::V4 => thread.thread_id,
-            WriteFormat::V6 => row as u64 + 1,
+        let entry = |row: usize, thread: &Thread| match format {
+            WriteFormat::V4 => (thread.thread_id, thread.sequence),
+            WriteFormat::V6 => (row as u64 + 1, thread.sequence),
         };
         if last {
             let rows = threads.iter().enumerate();
-            let alive = rows.filter(|(_, thread)| thread.changed || !thread.ended);
-            self.writer.sequence_point(
-                time_ns,
-                0,
-                alive.map(|(row, thread)| (key(row, thread), thread.sequence)),
-            );
+            let told = rows.filter(|(_, thread)| thread.changed || !thread.ended);
+            let told = told.map(|(row, thread)| entry(row, thread));
+            self.writer.sequence_point(time_ns, 0, told);
         } else {
-            let rows = self
-                .changed
-                .iter()
-                .filter_map(|row| Some((*row, threads.get(*row)?)));
-            self.writer.sequence_point(
-                time_ns,
-                0,
-                rows.map(|(row, thread)| (key(row, thread), thread.sequence)),
-            );
+            let rows = self.changed.iter();
+            let told = rows.filter_map(|row| Some(entry(*row, threads.get(*row)?)));
+            self.writer.sequence_point(time_ns, 0, told);
         }
         for row in self.changed.drain(..) {
             if let Some(thread) = threads.get_mut(row) {

@@ -49,6 +49,7 @@ macro_rules! provider {
             $(
                 $(#[doc = $event_doc])*
                 #[inline]
+                #[allow(clippy::too_many_arguments, reason = "an event has the fields that it has")]
                 pub fn $event($($argument: $type),*) {
                     $event::EVENT.write_matching(($($argument,)*));
                 }

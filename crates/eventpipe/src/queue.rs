@@ -11,6 +11,8 @@ use eventpipe_os::clock;
 use eventpipe_os::sync::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::engine::ENGINE;
+
 /// Buffers that are kept for the next pieces, so that pages are not faulted in again and again.
 const SPARES: usize = 4;
 /// Larger buffers than this are given back instead of kept.
@@ -23,6 +25,8 @@ pub(crate) struct Queue {
     /// Bytes that wait, the piece being sent included.
     used: AtomicUsize,
     aborted: AtomicBool,
+    /// The drain has something to say as soon as there is room.
+    drain_waits: AtomicBool,
     /// When [`Queue::close`] was called, on the monotonic clock; 0 = not yet.
     closed_at: AtomicU64,
     /// An eventfd that wakes the sender out of `poll`.
@@ -57,6 +61,7 @@ impl Queue {
             limit,
             used: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
+            drain_waits: AtomicBool::new(false),
             closed_at: AtomicU64::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
@@ -67,6 +72,21 @@ impl Queue {
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         self.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.limit
             && !self.aborted.load(Ordering::Relaxed)
+    }
+
+    /// The same with a tenth more, for events that are worth it.
+    pub(crate) fn has_room_for_a_first(&self, bytes: usize) -> bool {
+        self.has_room(bytes.saturating_sub(self.limit / 10))
+    }
+
+    /// Whether there is room; if not, the drain is woken when there is.
+    pub(crate) fn has_room_or_wakes(&self) -> bool {
+        if self.has_room(0) {
+            return true;
+        }
+        self.drain_waits.store(true, Ordering::SeqCst);
+        // Looked at again after the request was made, as the sender looks for the request after making room.
+        self.used.load(Ordering::SeqCst) <= self.limit && !self.is_aborted()
     }
 
     /// Appends what stands in `piece` and leaves an empty buffer there.
@@ -157,9 +177,13 @@ impl Queue {
         let sent = piece.len();
         let _ = self
             .used
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |used| {
                 Some(used.saturating_sub(sent))
             });
+        if self.drain_waits.load(Ordering::SeqCst) && self.has_room(0) {
+            self.drain_waits.store(false, Ordering::Relaxed);
+            ENGINE.drain.set();
+        }
         piece.clear();
         let mut state = self.state.lock();
         if state.spares.len() < SPARES && piece.capacity() <= LARGEST_SPARE {
