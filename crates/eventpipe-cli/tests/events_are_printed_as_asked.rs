@@ -1,0 +1,302 @@
+//! `eventpipe events`: filters, orders and forms over a small trace made here.
+
+mod support;
+
+use nettrace::{
+    EventRecord, Field, FieldType, FormatVersion, Guid, Metadata, SystemTime, TraceInfo,
+    TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
+};
+use serde_json::Value;
+use std::fs;
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Stdio;
+use support::{Scratch, answer, run, tool};
+
+/// Two providers, two threads, times out of order across the threads: 0, 2, 4 ms and 1, 3 ms.
+fn trace(scratch: &Scratch) -> PathBuf {
+    let info = TraceInfo {
+        format: FormatVersion::V4,
+        start: SystemTime {
+            year: 2026,
+            month: 1,
+            day: 31,
+            hour: 12,
+            ..SystemTime::default()
+        },
+        sync_ticks: 1_000_000,
+        ticks_per_second: 1_000_000_000,
+        pointer_size: 8,
+        process_id: Some(77),
+        processor_count: Some(2),
+        sampling_period_ns: None,
+        pairs: Vec::new(),
+    };
+    let mut writer = TraceWriter::new(WriteFormat::V4, &info);
+    let field = |name: &str, field_type| Field {
+        name: name.into(),
+        field_type,
+    };
+    for (id, provider, event_id, name) in [
+        (1, "Shop-Orders", 1, "OrderStart"),
+        (2, "Shop-Stock", 9, "Low"),
+    ] {
+        let metadata = Metadata {
+            id,
+            provider: provider.into(),
+            event_id,
+            name: name.into(),
+            level: 4,
+            fields: vec![
+                field("number", FieldType::Int64),
+                field("what", FieldType::String),
+            ],
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).unwrap();
+    }
+    let stack = writer
+        .stack(&[0x1000_u64, 0x2000].map(u64::to_le_bytes).concat())
+        .unwrap();
+    for (metadata_id, thread_id, ms, number) in [
+        (1, 5, 0, 10_i64),
+        (2, 5, 2, 12),
+        (1, 5, 4, 14),
+        (1, 6, 1, 11),
+        (2, 6, 3, 13),
+    ] {
+        let mut payload = number.to_le_bytes().to_vec();
+        payload.extend("a,\"b\"\0".encode_utf16().flat_map(u16::to_le_bytes));
+        let record = EventRecord {
+            metadata_id,
+            sequence_number: if thread_id == 5 {
+                ms / 2 + 1
+            } else {
+                ms.div_ceil(2)
+            },
+            thread_id,
+            capture_thread_id: thread_id,
+            processor_number: UNKNOWN_PROCESSOR,
+            stack_id: if ms == 0 { stack } else { 0 },
+            timestamp: u64::from(ms) * 1_000_000 + 1_000_000,
+            activity_id: Guid::default(),
+            related_activity_id: Guid::default(),
+            is_sorted: false,
+            label_list: 0,
+            payload: &payload,
+        };
+        writer.event(&record).unwrap();
+    }
+    writer.sequence_point(9_000_000, 0, [(5, 3), (6, 4)]);
+    writer.finish();
+    let file = scratch.file("small.nettrace");
+    fs::write(&file, writer.output()).unwrap();
+    file
+}
+
+/// The field "number" of the events printed with these arguments.
+#[track_caller]
+fn numbers(file: &str, arguments: &[&str]) -> Vec<i64> {
+    let all: Vec<&str> = ["events", file, "--json"]
+        .iter()
+        .chain(arguments)
+        .copied()
+        .collect();
+    let (code, out, error) = run(&all);
+    assert_eq!(code, 0, "{error}");
+    out.lines()
+        .map(|line| {
+            let event: Value = serde_json::from_str(line).unwrap();
+            event["payload"]["number"]
+                .as_str()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .collect()
+}
+
+#[test]
+fn in_both_orders_and_through_every_filter() {
+    let scratch = Scratch::new("filters");
+    let file = trace(&scratch);
+    let file = file.to_str().unwrap();
+    assert_eq!(numbers(file, &[]), [10, 11, 12, 13, 14]);
+    assert_eq!(numbers(file, &["--order", "file"]), [10, 12, 14, 11, 13]);
+    assert_eq!(numbers(file, &["--provider", "shop-stock"]), [12, 13]);
+    assert_eq!(
+        numbers(file, &["--provider", "shop-*", "--thread", "6"]),
+        [11, 13]
+    );
+    assert_eq!(numbers(file, &["--event", "Order/Start"]), [10, 11, 14]);
+    assert_eq!(numbers(file, &["--event", "OrderStart"]), [10, 11, 14]);
+    assert_eq!(numbers(file, &["--event", "9"]), [12, 13]);
+    assert_eq!(numbers(file, &["--where", "number=13"]), [13]);
+    assert_eq!(
+        numbers(file, &["--where", "what=a,\"b\"", "--where", "number=10"]),
+        [10]
+    );
+    assert!(numbers(file, &["--where", "nothing=13"]).is_empty());
+    assert_eq!(numbers(file, &["--from", "1ms", "--to", "2ms"]), [11, 12]);
+    assert_eq!(
+        numbers(file, &["--from", "2026-01-31T12:00:00.003Z"]),
+        [13, 14]
+    );
+}
+
+#[test]
+fn as_json_csv_and_text() {
+    let scratch = Scratch::new("forms");
+    let file = trace(&scratch);
+    let file = file.to_str().unwrap();
+    let (_, out, _) = run(&["events", file, "--json", "--raw", "--stacks"]);
+    let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
+    let keys = [
+        "i",
+        "provider",
+        "event",
+        "id",
+        "version",
+        "opcode",
+        "level",
+        "keywords",
+        "ts_rel_ms",
+        "ts_qpc",
+        "pid",
+        "tid",
+        "proc",
+        "activity",
+        "related",
+        "payload",
+        "raw",
+        "raw_len",
+        "template",
+        "stack",
+    ];
+    for key in keys {
+        assert!(first.get(key).is_some(), "{key} is missing: {first}");
+    }
+    assert_eq!(first["raw_len"], 20);
+    assert_eq!(first["stack"].as_array().unwrap().len(), 2);
+
+    let (_, out, _) = run(&["events", file, "--csv"]);
+    let mut rows = csv::Reader::from_reader(out.as_bytes());
+    let column = rows
+        .headers()
+        .unwrap()
+        .iter()
+        .position(|name| name == "payload")
+        .unwrap();
+    let payloads: Vec<Value> = rows
+        .records()
+        .map(|row| serde_json::from_str(&row.unwrap()[column]).unwrap())
+        .collect();
+    assert_eq!(payloads.len(), 5);
+    assert_eq!(payloads[0]["what"], "a,\"b\"");
+
+    let (_, out, _) = run(&["events", file, "--stacks"]);
+    let lines: Vec<&str> = out.lines().collect();
+    assert_eq!(lines.len(), 7);
+    assert!(
+        lines[0].ends_with(r#"Shop-Orders/Order/Start  number=10 what="a,\"b\"""#),
+        "{out}"
+    );
+    assert_eq!(lines[1].trim(), "0x1000");
+}
+
+#[test]
+fn from_a_pipe_and_into_a_pipe_that_closes() {
+    let scratch = Scratch::new("pipes");
+    let file = trace(&scratch);
+    let mut reading = tool()
+        .args(["events", "-", "--json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    reading
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(&fs::read(&file).unwrap())
+        .unwrap();
+    let (code, out, _) = answer(&reading.wait_with_output().unwrap());
+    assert_eq!((code, out.lines().count()), (0, 5));
+
+    // The reader goes away before the first line: no message, no failure.
+    for arguments in [&["events"][..], &["report", "stat"], &["info"]] {
+        let mut writing = tool()
+            .args(arguments)
+            .arg(&file)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(writing.stdout.take());
+        let (code, _, error) = answer(&writing.wait_with_output().unwrap());
+        assert_eq!((code, error.as_str()), (0, ""));
+    }
+}
+
+#[test]
+fn up_to_the_damage_of_a_file_that_was_cut_off() {
+    let scratch = Scratch::new("cut");
+    let file = trace(&scratch);
+    let whole = fs::read(&file).unwrap();
+    for cut in [whole.len() - 1, whole.len() - 20] {
+        fs::write(&file, &whole[..cut]).unwrap();
+        let (code, out, error) = run(&["events", file.to_str().unwrap(), "--json"]);
+        assert_eq!((code, out.lines().count()), (7, 5), "{error}");
+        assert_eq!(error.trim_end().lines().count(), 1);
+        assert!(error.contains("offset"), "{error}");
+    }
+}
+
+#[test]
+fn the_same_after_rewriting_in_the_other_format() {
+    let scratch = Scratch::new("rewrite");
+    let file = trace(&scratch);
+    let printed = |file: &PathBuf| {
+        let (code, out, error) = run(&[
+            "events",
+            file.to_str().unwrap(),
+            "--json",
+            "--raw",
+            "--stacks",
+            "--order",
+            "file",
+        ]);
+        assert_eq!(code, 0, "{error}");
+        out
+    };
+    let (code, _, error) = run(&["rewrite", file.to_str().unwrap(), "--to", "v6"]);
+    assert_eq!(code, 0, "{error}");
+    let v6 = scratch.file("small.v6.nettrace");
+    let back = scratch.file("back.nettrace");
+    let (code, _, error) = run(&[
+        "rewrite",
+        v6.to_str().unwrap(),
+        "--to",
+        "v4",
+        "-o",
+        back.to_str().unwrap(),
+    ]);
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(printed(&v6), printed(&file));
+    assert_eq!(printed(&back), printed(&file));
+    let (code, _, error) = run(&["rewrite", file.to_str().unwrap(), "--to", "v6"]);
+    assert_eq!(code, 8, "not over an existing file: {error}");
+
+    // Two events of thread 6 never came, and every file says so.
+    for file in [&file, &v6, &back] {
+        let (_, report) = support::report(file);
+        assert_eq!(report["lost"]["total"], 2, "{report}");
+    }
+    let (_, out, _) = run(&["info", v6.to_str().unwrap(), "--json"]);
+    let info: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(
+        (info["format"].as_u64(), info["events"].as_u64()),
+        (Some(6), Some(5))
+    );
+    assert_eq!(info["start"], "2026-01-31T12:00:00.000Z");
+}
