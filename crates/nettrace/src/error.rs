@@ -105,7 +105,7 @@ pub enum ErrorKind {
     /// A type code of a payload field that is not defined (section 8.1).
     #[error("field type {0}")]
     UnknownFieldType(u32),
-    /// Types are nested deeper than 32 levels (section 9).
+    /// Types are nested deeper than 32 levels, of which an array counts for four (section 9).
     #[error("types are nested deeper than {} levels", crate::MAX_NESTING)]
     NestedTooDeeply,
     /// A RelLoc or DataLoc whose elements have no fixed size (section 8.1).

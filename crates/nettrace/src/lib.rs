@@ -69,5 +69,5 @@ pub use write::{
 
 /// The highest version of the format that is read.
 pub const MAX_FORMAT: u32 = 6;
-/// The deepest nesting of types in a field list.
+/// The deepest nesting of types in a field list; an array counts for four levels.
 pub const MAX_NESTING: usize = 32;

@@ -261,6 +261,9 @@ fn decode_field(cursor: &mut Cursor<'_>, layout: Layout, depth: usize) -> Result
     }
 }
 
+/// Arrays count for so many levels more: they take a byte each in the file, and a piece of memory here.
+const ARRAY_LEVELS: usize = 3;
+
 fn decode_type(cursor: &mut Cursor<'_>, layout: Layout, depth: usize) -> Result<FieldType, Error> {
     let depth = depth.saturating_add(1);
     if depth > MAX_NESTING {
@@ -272,7 +275,8 @@ fn decode_type(cursor: &mut Cursor<'_>, layout: Layout, depth: usize) -> Result<
     } else {
         cursor.u32()?
     };
-    let element = |cursor: &mut Cursor<'_>| decode_type(cursor, layout, depth).map(Box::new);
+    let inner = depth.saturating_add(ARRAY_LEVELS);
+    let element = |cursor: &mut Cursor<'_>| decode_type(cursor, layout, inner).map(Box::new);
     Ok(match code {
         1 => FieldType::Object(decode_fields(cursor, layout, depth)?),
         3 => FieldType::Boolean,
@@ -520,15 +524,16 @@ fn fits_type(field_type: &FieldType, layout: Layout, depth: usize) -> bool {
     if depth > MAX_NESTING {
         return false;
     }
+    let inner = depth.saturating_add(ARRAY_LEVELS);
     match field_type {
         FieldType::Empty => false,
         FieldType::Object(fields) => fits(fields, layout, depth),
-        FieldType::Array(element) => layout != Layout::V1 && fits_type(element, layout, depth),
+        FieldType::Array(element) => layout != Layout::V1 && fits_type(element, layout, inner),
         FieldType::FixedLengthArray(element, _) => {
-            layout == Layout::V6 && fits_type(element, layout, depth)
+            layout == Layout::V6 && fits_type(element, layout, inner)
         }
         FieldType::RelLoc(element) | FieldType::DataLoc(element) => {
-            layout == Layout::V6 && fits_type(element, layout, depth) && has_fixed_size(element)
+            layout == Layout::V6 && fits_type(element, layout, inner) && has_fixed_size(element)
         }
         FieldType::VarInt | FieldType::VarUInt | FieldType::Utf8CodeUnit | FieldType::Boolean8 => {
             layout == Layout::V6

@@ -256,7 +256,9 @@ impl<R: Read> Reader<R> {
         let mut cursor = cursor_of(&self.source, block);
         while !cursor.is_empty() {
             let (index, row, _) = threads::decode_row(&mut cursor)?;
-            if self.tables.threads.insert(index, row).is_some() {
+            // One that is about to go may be defined anew.
+            let was_removed = self.removed_threads.remove(&index);
+            if self.tables.threads.insert(index, row).is_some() && !was_removed {
                 self.statistics.duplicates = self.statistics.duplicates.wrapping_add(1);
             }
             self.notices.push_back(Notice::ThreadDefined(index));
@@ -270,9 +272,14 @@ impl<R: Read> Reader<R> {
         let mut cursor = cursor_of(&self.source, block);
         while !cursor.is_empty() {
             let (index, sequence_number) = threads::decode_removed(&mut cursor)?;
-            let row = self.tables.threads.remove(&index);
-            self.losses
-                .tried(index, sequence_number, names(row.as_ref()));
+            let process_id = self.tables.info.process_id.unwrap_or(0);
+            let names = names(self.tables.threads.get(&index), process_id);
+            self.losses.tried(index, sequence_number, names);
+            if self.keeps_removed_threads {
+                self.removed_threads.insert(index);
+            } else {
+                self.tables.threads.remove(&index);
+            }
             self.losses.forget(index);
             self.notices
                 .push_back(Notice::ThreadRemoved(index, sequence_number));
@@ -288,13 +295,16 @@ impl<R: Read> Reader<R> {
         let process = self.tables.info.process_id.unwrap_or(0);
         for &(thread, number) in &self.point_threads {
             let names = match format {
-                FormatVersion::V6 => names(self.tables.threads.get(&thread)),
+                FormatVersion::V6 => names(self.tables.threads.get(&thread), process),
                 _ => (thread, process),
             };
             self.losses.tried(thread, number, names);
         }
         self.tables.stacks.forget();
         self.tables.labels.forget();
+        for index in self.removed_threads.drain() {
+            self.tables.threads.remove(&index);
+        }
         let (_, flags) = self.point;
         if flags & FORGET_THREADS != 0 {
             self.tables.threads.clear();

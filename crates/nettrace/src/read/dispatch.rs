@@ -1,4 +1,7 @@
 //! The order in which TraceEvent dispatches events.
+//!
+//! Events that wait are not copied: a run of them in a block, all of one thread, waits as its bytes and the header
+//! of its first event. The reader walks over the run to check and count it; here it is walked again when it goes out.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -8,10 +11,11 @@ use std::vec::Vec;
 use hashbrown::HashMap;
 
 use super::load::Block;
-use super::{Current, Event, Reader};
+use super::{Event, MISSING, Reader, RecordForm, names};
 use crate::format::container::BlockKind;
 use crate::format::event::EventHeader;
-use crate::{Error, FormatVersion};
+use crate::wire::Cursor;
+use crate::{Error, ErrorKind, FormatVersion};
 
 /// Gives the events of a [`Reader`] by time, in the order in which TraceEvent dispatches them (nettrace.md 7.1).
 ///
@@ -22,25 +26,23 @@ use crate::{Error, FormatVersion};
 #[derive(Debug)]
 pub struct DispatchOrder<R> {
     reader: Reader<R>,
-    queues: Vec<VecDeque<Waiting>>,
+    queues: Vec<VecDeque<Run>>,
     places: HashMap<u64, usize>,
-    /// The first event of every queue that has one: time and place of the queue.
+    /// The first event of every queue that has one, but for the queue in `merge`: time and place of the queue.
     heads: BinaryHeap<Reverse<(i64, usize)>>,
     /// The queue that events come from at the moment, and the head of the next one: a run needs no heap.
-    run: Option<(usize, (i64, usize))>,
+    merge: Option<(usize, (i64, usize))>,
     /// Everything older than this goes out.
     until: Until,
-    /// Blocks whose events wait, the oldest first, and how many do.
-    blocks: VecDeque<(Vec<u8>, u64, usize)>,
-    /// Number of the first of `blocks`.
-    first_block: u64,
-    /// Events of the reader's block that wait.
-    waiting_here: usize,
+    blocks: Blocks,
+    /// The queue of the event before, if it waits: the next one may belong to its run.
+    last: Option<usize>,
     /// A block that was loaded and not yet taken in, since events must go out first.
     held: Option<Block>,
-    /// The event that was given out.
-    out: Option<Waiting>,
-    pool: Vec<Vec<u8>>,
+    /// The queue whose first event was given out.
+    out: Option<usize>,
+    /// V6: names of the thread of the event before.
+    resolved: Option<(u64, (u64, u64))>,
     failed: Option<Error>,
 }
 
@@ -52,33 +54,58 @@ enum Until {
     Everything,
 }
 
-/// An event that waits.
-#[derive(Clone, Copy, Debug)]
-struct Waiting {
+/// Events of one thread that follow each other in a block, and wait.
+#[derive(Debug)]
+struct Run {
+    /// Of the first one.
     header: EventHeader,
-    current: Current,
-    offset: u64,
+    /// Where its record begins, and where its payload lies.
+    record: usize,
+    payload: (usize, usize),
+    /// Where the next record begins, and where the run ends.
+    next: usize,
+    end: usize,
+    form: RecordForm,
     block: u64,
+}
+
+/// The bytes of blocks with runs that wait, the oldest first. The block at the reader is the one behind them.
+#[derive(Debug, Default)]
+struct Blocks {
+    kept: VecDeque<Kept>,
+    /// Number of the first one.
+    first: u64,
+    /// Runs that wait in the block at the reader.
+    waiting_here: usize,
+    pool: Vec<Vec<u8>>,
+}
+
+#[derive(Debug)]
+struct Kept {
+    bytes: Vec<u8>,
+    base: u64,
+    runs: usize,
 }
 
 /// Buffers kept for blocks to come.
 const POOL: usize = 8;
 
 impl<R: Read> DispatchOrder<R> {
-    pub(super) fn new(reader: Reader<R>) -> DispatchOrder<R> {
+    pub(super) fn new(mut reader: Reader<R>) -> DispatchOrder<R> {
+        // Events of a thread can wait when it is removed.
+        reader.keeps_removed_threads = true;
         DispatchOrder {
             reader,
             queues: Vec::new(),
             places: HashMap::new(),
             heads: BinaryHeap::new(),
-            run: None,
+            merge: None,
             until: Until::Nothing,
-            blocks: VecDeque::new(),
-            first_block: 0,
-            waiting_here: 0,
+            blocks: Blocks::default(),
+            last: None,
             held: None,
             out: None,
-            pool: Vec::new(),
+            resolved: None,
             failed: None,
         }
     }
@@ -96,16 +123,15 @@ impl<R: Read> DispatchOrder<R> {
         self.release();
         loop {
             if self.until != Until::Nothing {
-                if let Some(waiting) = self.pop() {
-                    self.out = Some(waiting);
-                    return Ok(Some(self.lend_waiting(waiting.block)));
+                if let Some(place) = self.oldest() {
+                    self.out = Some(place);
+                    return Ok(Some(self.lend(place)));
                 }
                 if let Until::Marked(_) = std::mem::replace(&mut self.until, Until::Nothing) {
                     return Ok(Some(self.reader.event()));
                 }
             }
             if let Some(block) = self.held.take() {
-                self.forget_threads_before(block);
                 self.take_in(block);
                 continue;
             }
@@ -126,8 +152,8 @@ impl<R: Read> DispatchOrder<R> {
 
     /// The event that [`DispatchOrder::next_event`] gave last, again.
     pub(crate) fn current(&mut self) -> Event<'_> {
-        match &self.out {
-            Some(waiting) => self.lend_waiting(waiting.block),
+        match self.out {
+            Some(place) => self.lend(place),
             None => self.reader.event(),
         }
     }
@@ -150,12 +176,12 @@ impl<R: Read> DispatchOrder<R> {
                 self.held = Some(block);
                 Ok(true)
             }
-            Ok(None) if self.heads.is_empty() && self.run.is_none() => Ok(false),
+            Ok(None) if self.heads.is_empty() && self.merge.is_none() => Ok(false),
             Ok(None) => {
                 self.until = Until::Everything;
                 Ok(true)
             }
-            Err(error) if matches!(error.kind, crate::ErrorKind::Source(_)) => Err(error),
+            Err(error) if matches!(error.kind, ErrorKind::Source(_)) => Err(error),
             Err(error) => {
                 self.fail(error);
                 Ok(true)
@@ -164,73 +190,80 @@ impl<R: Read> DispatchOrder<R> {
     }
 
     fn take_in(&mut self, block: Block) {
+        if block.kind == BlockKind::SequencePoint {
+            // Nothing waits: threads that are gone need no queue any more.
+            self.queues.clear();
+            self.places.clear();
+        }
         if let Err(error) = self.reader.apply(block) {
             self.fail(error);
         }
         self.reader.notices.clear();
-    }
-
-    /// Threads that have no events keep an empty queue until the next sequence point.
-    fn forget_threads_before(&mut self, block: Block) {
-        if block.kind == BlockKind::SequencePoint && self.queues.len() > 64 {
-            self.queues.clear();
-            self.places.clear();
-        }
+        (self.resolved, self.last) = (None, None);
     }
 
     fn enqueue_or_mark(&mut self) {
-        let header = self.reader.records.header;
-        let timestamp = header.timestamp as i64;
-        if header.is_sorted {
-            self.place_of(header.capture_thread_id);
+        let records = &self.reader.records;
+        let timestamp = records.header.timestamp as i64;
+        let (is_sorted, capture_thread) =
+            (records.header.is_sorted, records.header.capture_thread_id);
+        let (record, end) = (self.reader.current.record, records.position);
+        if let (false, Some(place)) = (is_sorted, self.last)
+            && let Some(run) = self.queues.get_mut(place).and_then(VecDeque::back_mut)
+            && run.header.capture_thread_id == capture_thread
+            && run.end == record
+        {
+            run.end = end;
+            return;
+        }
+        let place = *self.places.entry(capture_thread).or_insert_with(|| {
+            self.queues.push(VecDeque::new());
+            self.queues.len().wrapping_sub(1)
+        });
+        if is_sorted {
+            self.last = None;
             self.until = Until::Marked(timestamp);
             return;
         }
-        let place = self.place_of(header.capture_thread_id);
-        let current = self.reader.current;
-        let waiting = Waiting {
-            header,
-            current,
-            offset: self.reader.source.offset_of(current.record),
-            block: self.first_block.wrapping_add(self.blocks.len() as u64),
+        let run = Run {
+            header: records.header,
+            record,
+            payload: self.reader.current.payload,
+            next: end,
+            end,
+            form: records.form,
+            block: self.blocks.add(),
         };
-        self.waiting_here = self.waiting_here.wrapping_add(1);
+        self.last = Some(place);
         let Some(queue) = self.queues.get_mut(place) else {
             return;
         };
-        queue.push_back(waiting);
+        queue.push_back(run);
         if queue.len() == 1 {
             self.heads.push(Reverse((timestamp, place)));
         }
     }
 
-    fn place_of(&mut self, capture_thread: u64) -> usize {
-        *self.places.entry(capture_thread).or_insert_with(|| {
-            self.queues.push(VecDeque::new());
-            self.queues.len().wrapping_sub(1)
-        })
-    }
-
-    /// Takes the oldest event that may go out.
-    fn pop(&mut self) -> Option<Waiting> {
+    /// The queue with the oldest event, if that may go out.
+    fn oldest(&mut self) -> Option<usize> {
         let limit = match self.until {
             Until::Nothing => return None,
             Until::Marked(timestamp) => (timestamp, 0),
             Until::Everything => (i64::MAX, usize::MAX),
         };
         loop {
-            if let Some((place, next)) = self.run {
+            if let Some((place, next)) = self.merge {
                 let queue = self.queues.get_mut(place)?;
                 let head = queue
                     .front()
-                    .map(|waiting| (waiting.header.timestamp as i64, place));
+                    .map(|run| (run.header.timestamp as i64, place));
                 if head.is_some_and(|head| head < next && head < limit) {
-                    return queue.pop_front();
+                    return Some(place);
                 }
-                self.run = None;
+                self.merge = None;
                 match head {
                     Some(head) => self.heads.push(Reverse(head)),
-                    None => queue.shrink_to(16),
+                    None => queue.shrink_to(4),
                 }
             }
             let &Reverse(head) = self.heads.peek()?;
@@ -242,68 +275,159 @@ impl<R: Read> DispatchOrder<R> {
                 .heads
                 .peek()
                 .map_or((i64::MAX, usize::MAX), |&Reverse(next)| next);
-            self.run = Some((head.1, next));
+            self.merge = Some((head.1, next));
+        }
+    }
+
+    /// The event that was given out is done with: the run goes on, or is over.
+    fn release(&mut self) {
+        let Some(queue) = self.out.take().and_then(|place| self.queues.get_mut(place)) else {
+            return;
+        };
+        let Some(run) = queue.front_mut() else { return };
+        if run.next < run.end {
+            run.advance(
+                self.blocks.bytes(run.block, &self.reader),
+                self.reader.tables.is_v6(),
+            );
+        } else {
+            self.blocks.remove(run.block);
+            queue.pop_front();
         }
     }
 
     /// Keeps the bytes of the reader's block if its events wait.
     fn detach(&mut self) {
-        if self.waiting_here == 0 {
+        self.last = None;
+        if self.blocks.waiting_here == 0 {
             return;
         }
         let reader = &mut self.reader;
         reader.leave_block();
         let base = reader.source.offset_of(0);
-        let bytes = reader.source.detach(self.pool.pop().unwrap_or_default());
+        let bytes = reader
+            .source
+            .detach(self.blocks.pool.pop().unwrap_or_default());
         reader.leave_nothing();
-        self.blocks.push_back((bytes, base, self.waiting_here));
-        self.waiting_here = 0;
+        let runs = std::mem::take(&mut self.blocks.waiting_here);
+        self.blocks.kept.push_back(Kept { bytes, base, runs });
     }
 
-    /// The event that was given out is done with: its block may be.
-    fn release(&mut self) {
-        let Some(waiting) = self.out.take() else {
-            return;
-        };
-        let index = waiting.block.wrapping_sub(self.first_block) as usize;
-        match self.blocks.get_mut(index) {
-            Some((_, _, count)) => *count = count.saturating_sub(1),
-            None => self.waiting_here = self.waiting_here.saturating_sub(1),
-        }
-        while let Some((_, _, 0)) = self.blocks.front() {
-            if let Some((bytes, _, _)) = self.blocks.pop_front()
-                && self.pool.len() < POOL
-            {
-                self.pool.push(bytes);
-            }
-            self.first_block = self.first_block.wrapping_add(1);
-        }
-    }
-
-    fn lend_waiting(&mut self, block: u64) -> Event<'_> {
-        let index = block.wrapping_sub(self.first_block) as usize;
+    fn lend(&mut self, place: usize) -> Event<'_> {
         let reader = &mut self.reader;
-        let Some(waiting) = &self.out else {
+        let Some(run) = self.queues.get(place).and_then(VecDeque::front) else {
             return reader.event();
         };
-        if waiting.current.place == super::MISSING {
-            reader.tables.metadata.missing.id = waiting.header.metadata_id;
+        let metadata = reader.tables.metadata.place(run.header.metadata_id);
+        if metadata == MISSING {
+            reader.tables.metadata.missing.id = run.header.metadata_id;
         }
-        let buffer = self
-            .blocks
-            .get(index)
-            .map_or(reader.source.buffer(), |(bytes, _, _)| bytes);
-        let (start, end) = waiting.current.payload;
+        let thread = run.header.thread_id;
+        let process_id = reader.tables.info.process_id.unwrap_or(0);
+        let (thread_id, process_id) = match self.resolved {
+            _ if !reader.tables.is_v6() => (thread, process_id),
+            Some((known, names)) if known == thread => names,
+            _ => {
+                let resolved = names(reader.tables.threads.get(&thread), process_id);
+                self.resolved = Some((thread, resolved));
+                resolved
+            }
+        };
+        let (start, end) = run.payload;
         Event {
-            header: &waiting.header,
-            metadata: reader.tables.metadata.at(waiting.current.place),
-            payload: buffer.get(start..end).unwrap_or_default(),
+            header: &run.header,
+            metadata: reader.tables.metadata.at(metadata),
+            payload: self
+                .blocks
+                .bytes(run.block, reader)
+                .get(start..end)
+                .unwrap_or_default(),
             inline_stack: &[],
             tables: &reader.tables,
-            process_id: waiting.current.process_id,
-            thread_id: waiting.current.thread_id,
-            offset: waiting.offset,
-            place: waiting.current.place,
+            process_id,
+            thread_id,
+            offset: self
+                .blocks
+                .base(run.block, reader)
+                .wrapping_add(run.record as u64),
+            place: metadata,
+        }
+    }
+}
+
+impl Run {
+    /// Goes to the next event. The reader was here before, so the records are good.
+    fn advance(&mut self, bytes: &[u8], v6: bool) {
+        let bytes = bytes.get(..self.end).unwrap_or_default();
+        let start = self.next;
+        let payload = match self.form {
+            RecordForm::CompressedV4 => self
+                .header
+                .decode_compressed::<false>(bytes, start)
+                .unwrap_or(self.end),
+            RecordForm::CompressedV6 => self
+                .header
+                .decode_compressed::<true>(bytes, start)
+                .unwrap_or(self.end),
+            RecordForm::Uncompressed | RecordForm::WithStack => {
+                let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), 0);
+                let payload = self
+                    .header
+                    .decode_uncompressed(&mut cursor, v6)
+                    .unwrap_or_default();
+                self.next = start.wrapping_add(cursor.position());
+                start.wrapping_add(payload)
+            }
+        };
+        self.record = start;
+        self.payload = (
+            payload,
+            payload.wrapping_add(self.header.payload_size as usize),
+        );
+        if self.form != RecordForm::Uncompressed {
+            self.next = self.payload.1;
+        }
+    }
+}
+
+impl Blocks {
+    /// Another run waits in the block at the reader; the block's number.
+    fn add(&mut self) -> u64 {
+        self.waiting_here = self.waiting_here.wrapping_add(1);
+        self.first.wrapping_add(self.kept.len() as u64)
+    }
+
+    /// A run is over.
+    fn remove(&mut self, block: u64) {
+        match self.kept.get_mut(block.wrapping_sub(self.first) as usize) {
+            Some(kept) => {
+                kept.runs = kept.runs.saturating_sub(1);
+                if kept.runs == 0 && self.pool.len() < POOL {
+                    self.pool.push(std::mem::take(&mut kept.bytes));
+                } else if kept.runs == 0 {
+                    kept.bytes = Vec::new();
+                }
+            }
+            None => self.waiting_here = self.waiting_here.saturating_sub(1),
+        }
+        while let Some(Kept { runs: 0, .. }) = self.kept.front() {
+            self.kept.pop_front();
+            self.first = self.first.wrapping_add(1);
+        }
+    }
+
+    fn bytes<'a, R: Read>(&'a self, block: u64, reader: &'a Reader<R>) -> &'a [u8] {
+        match self.kept.get(block.wrapping_sub(self.first) as usize) {
+            Some(kept) => &kept.bytes,
+            None => reader.source.buffer(),
+        }
+    }
+
+    /// Offset in the file of the first byte.
+    fn base<R: Read>(&self, block: u64, reader: &Reader<R>) -> u64 {
+        match self.kept.get(block.wrapping_sub(self.first) as usize) {
+            Some(kept) => kept.base,
+            None => reader.source.offset_of(0),
         }
     }
 }

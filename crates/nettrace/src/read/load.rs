@@ -6,6 +6,8 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::vec::Vec;
 
+use hashbrown::HashSet;
+
 use super::{
     Current, Losses, Reader, ReaderOptions, RecordForm, Records, Source, State, Statistics, Tables,
 };
@@ -225,6 +227,8 @@ impl<R: Read> Reader<R> {
             },
             current,
             notices: VecDeque::new(),
+            keeps_removed_threads: false,
+            removed_threads: HashSet::new(),
             point: (0, 0),
             point_threads: Vec::new(),
             complete_length,

@@ -18,6 +18,8 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::vec::Vec;
 
+use hashbrown::HashSet;
+
 use crate::format::event::EventHeader;
 use crate::wire::Cursor;
 use crate::{Error, ErrorKind, Metadata, ThreadRow, TraceInfo};
@@ -67,6 +69,9 @@ pub struct Reader<R> {
     records: Records,
     current: Current,
     notices: VecDeque<Notice>,
+    /// V6: rows of removed threads stay until the next sequence point, for events that wait.
+    keeps_removed_threads: bool,
+    removed_threads: HashSet<u64>,
     /// Of the sequence point read last.
     point: (i64, u32),
     point_threads: Vec<(u64, u32)>,
@@ -373,9 +378,11 @@ impl<R: Read> Reader<R> {
                     self.resolve_thread();
                 }
                 let (header, threads) = (&self.records.header, &self.tables.threads);
+                let process = self.tables.info.process_id.unwrap_or(0);
                 let key = header.capture_thread_id;
-                self.losses
-                    .event(key, header.sequence_number, || names(threads.get(&key)));
+                self.losses.event(key, header.sequence_number, || {
+                    names(threads.get(&key), process)
+                });
             }
         }
         let (timestamp, statistics) = (self.records.header.timestamp as i64, &mut self.statistics);
@@ -397,10 +404,8 @@ impl<R: Read> Reader<R> {
         if row.is_none() {
             self.statistics.unknown_threads = self.statistics.unknown_threads.wrapping_add(1);
         }
-        (self.current.thread_id, self.current.process_id) = names(row);
-        if row.is_none_or(|row| row.process_id.is_none()) {
-            self.current.process_id = self.tables.info.process_id.unwrap_or(0);
-        }
+        (self.current.thread_id, self.current.process_id) =
+            names(row, self.tables.info.process_id.unwrap_or(0));
         self.current.resolved = row.map(|_| index);
     }
 
@@ -493,10 +498,13 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// Thread and process of a row of V6.
-fn names(row: Option<&ThreadRow>) -> (u64, u64) {
-    row.map_or((0, 0), |row| {
-        (row.thread_id.unwrap_or(0), row.process_id.unwrap_or(0))
+/// Thread and process of a row of V6; the process of the trace where the row does not say.
+fn names(row: Option<&ThreadRow>, process_id: u64) -> (u64, u64) {
+    row.map_or((0, process_id), |row| {
+        (
+            row.thread_id.unwrap_or(0),
+            row.process_id.unwrap_or(process_id),
+        )
     })
 }
 

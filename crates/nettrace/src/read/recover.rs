@@ -99,7 +99,7 @@ impl<R: Read> Reader<R> {
             let bytes = self.source.bytes();
             // Without more to come the last bytes are looked at too.
             let last = if is_more {
-                bytes.len().saturating_sub(WINDOW)
+                bytes.len().saturating_sub(WINDOW - 1)
             } else {
                 bytes.len()
             };

@@ -19,6 +19,8 @@ pub(crate) struct Source<R> {
     filled: usize,
     /// Offset in the file of the first byte of `buffer`.
     base: u64,
+    /// The source said that nothing more comes.
+    is_at_end: bool,
 }
 
 /// How much is asked for at once when a block is smaller.
@@ -34,6 +36,7 @@ impl<R: Read> Source<R> {
             start: 0,
             filled: 0,
             base: 0,
+            is_at_end: false,
         }
     }
 
@@ -47,14 +50,22 @@ impl<R: Read> Source<R> {
     }
 
     fn fill(&mut self, length: usize) -> Result<bool, Error> {
-        if self.start > 0 {
+        let there = self.filled.saturating_sub(self.start);
+        // Moving bytes to the front is paid for by those that were consumed before them.
+        if there <= self.start || there < CHUNK {
             self.buffer.copy_within(self.start..self.filled, 0);
             self.base = self.base.wrapping_add(self.start as u64);
-            self.filled = self.filled.saturating_sub(self.start);
+            self.filled = there;
             self.start = 0;
         }
-        let wanted = length.saturating_add(SLACK).max(CHUNK);
-        while self.filled < length {
+        let enough = self.start.saturating_add(length);
+        let wanted = self
+            .start
+            .saturating_add(length.saturating_add(SLACK).max(CHUNK));
+        while self.filled < enough {
+            if self.is_at_end {
+                return Ok(false);
+            }
             if self.filled == self.buffer.len() {
                 let grown = self.buffer.len().saturating_mul(2).max(CHUNK).min(wanted);
                 self.buffer
@@ -64,7 +75,7 @@ impl<R: Read> Source<R> {
             let end = wanted.min(self.buffer.len());
             let room = self.buffer.get_mut(self.filled..end).unwrap_or_default();
             match self.inner.read(room) {
-                Ok(0) => return Ok(false),
+                Ok(0) => self.is_at_end = true,
                 Ok(count) => self.filled = self.filled.saturating_add(count).min(self.buffer.len()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
