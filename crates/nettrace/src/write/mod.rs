@@ -321,6 +321,14 @@ impl TraceWriter {
     /// Writes an event.
     #[inline]
     pub fn event(&mut self, event: &EventRecord<'_>) -> Result<(), WriteError> {
+        // TraceEvent takes a change of the capture thread from sorted events and from the first event of a block only: elsewhere it
+        // files the event under the thread before, and its order and its count of losses break.
+        if !event.is_sorted
+            && event.capture_thread_id != self.events.previous.capture_thread_id
+            && !self.events.content.is_empty()
+        {
+            self.flush();
+        }
         let mut header = EventHeader {
             metadata_id: event.metadata_id,
             sequence_number: event.sequence_number,
@@ -605,6 +613,7 @@ impl Block {
             event::encode_compressed::<V6>(&mut self.content, &mut self.previous, header, payload);
         } else {
             event::encode_uncompressed::<V6>(&mut self.content, header, payload);
+            self.previous.capture_thread_id = header.capture_thread_id;
         }
     }
 
