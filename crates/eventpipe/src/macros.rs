@@ -48,6 +48,7 @@ macro_rules! provider {
 
             $(
                 $(#[doc = $event_doc])*
+                #[allow(clippy::too_many_arguments, reason = "an event has the arguments it has")]
                 #[inline]
                 #[allow(clippy::too_many_arguments, reason = "an event has the fields that it has")]
                 pub fn $event($($argument: $type),*) {
