@@ -34,9 +34,12 @@ pub struct Arguments {
     /// Writing threads.
     #[arg(long, default_value_t = 4)]
     threads: u32,
-    /// Events for each thread.
+    /// Events for each thread; 0 = until the process ends.
     #[arg(long, default_value_t = 50_000)]
     count: u64,
+    /// End the process so many milliseconds after the start, in the midst of the writing.
+    #[arg(long, value_name = "MS")]
+    exit_after: Option<u64>,
     /// Start after a line on standard input.
     #[arg(long)]
     wait: bool,
@@ -107,7 +110,7 @@ pub fn values(thread: u32, number: u64) -> Values {
         1 => Values::Reals {
             // Few enough digits that text and number are the same thing everywhere.
             single: ((mixed >> 40) as i32 - (1 << 23)) as f32 / 256.0,
-            double: ((mixed >> 16) as i64 - (1 << 47)) as f64 / 65_536.0,
+            double: ((mixed >> 24) as i64 - (1 << 39)) as f64 / 1000.0,
             truth: mixed & 1 == 1,
         },
         2 => Values::Text(
@@ -118,6 +121,53 @@ pub fn values(thread: u32, number: u64) -> Values {
             guid: (u128::from(mixed) << 64 | u128::from(!mixed)).to_le_bytes(),
             bytes: bytes.repeat(1 + (mixed >> 8) as usize % 30)[..(mixed % 9) as usize].to_vec(),
         },
+    }
+}
+
+impl Values {
+    /// The payload as the format lays it out, put together here without the engine: thread, number, then the values.
+    pub fn payload(&self, thread: u32, number: u64) -> Vec<u8> {
+        let mut out = thread.to_le_bytes().to_vec();
+        out.extend(number.to_le_bytes());
+        match self {
+            Values::Integers {
+                i8,
+                u8,
+                i16,
+                u16,
+                i32,
+                u32,
+                i64,
+                u64,
+            } => {
+                out.extend(i8.to_le_bytes());
+                out.extend(u8.to_le_bytes());
+                out.extend(i16.to_le_bytes());
+                out.extend(u16.to_le_bytes());
+                out.extend(i32.to_le_bytes());
+                out.extend(u32.to_le_bytes());
+                out.extend(i64.to_le_bytes());
+                out.extend(u64.to_le_bytes());
+            }
+            Values::Reals {
+                single,
+                double,
+                truth,
+            } => {
+                out.extend(single.to_le_bytes());
+                out.extend(double.to_le_bytes());
+                out.extend(i32::from(*truth).to_le_bytes());
+            }
+            Values::Text(text) => {
+                out.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+            }
+            Values::Blob { guid, bytes } => {
+                out.extend(guid);
+                out.extend((bytes.len() as u16).to_le_bytes());
+                out.extend(bytes);
+            }
+        }
+        out
     }
 }
 
@@ -134,7 +184,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.wait {
         lines.next().transpose()?;
     }
-    let count = arguments.count;
+    let count = match arguments.count {
+        0 => u64::MAX,
+        count => count,
+    };
     let threads: Vec<_> = (0..arguments.threads)
         .map(|thread| {
             std::thread::Builder::new()
@@ -143,6 +196,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         })
         .collect::<std::io::Result<_>>()
         .context("starting the writers")?;
+    if let Some(ms) = arguments.exit_after {
+        std::thread::sleep(std::time::Duration::from_millis(ms));
+        return Ok(());
+    }
     for thread in threads {
         thread
             .join()
@@ -150,7 +207,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     println!(
         "{}",
-        serde_json::json!({ "threads": arguments.threads, "count": count })
+        serde_json::json!({ "threads": arguments.threads, "count": arguments.count })
     );
     if arguments.hold {
         println!("done");

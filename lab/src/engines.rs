@@ -8,14 +8,29 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use peers::{Peers, Runtime};
+use serde::{Deserialize, Serialize};
 
 /// An engine with a stress program.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, clap::ValueEnum)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    clap::ValueEnum,
+    Serialize,
+    Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// This project's.
     Ours,
     /// The C++ engine: .NET Core 3.1.
     #[value(name = "net3.1")]
+    #[serde(rename = "net3.1")]
     Net3,
     /// The C engine of .NET 8.
     Net8,
@@ -129,7 +144,7 @@ impl Engine {
 
 impl fmt::Display for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.pad(self.name())
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lab::{Engine, bench, emit, stress, target};
+use lab::{Engine, bench, compare, emit, record, size, stress, target};
 
 /// Stress programs and measurements for EventPipe.
 #[derive(Debug, Parser)]
@@ -22,6 +22,14 @@ enum Command {
     Stress(Stress),
     /// Measure what an event costs its writer on this project's engine, beside the targets.
     Engine(bench::Arguments),
+    /// Run the same work on every engine that is found, and write down the comparison.
+    Compare(compare::Arguments),
+    /// Measure what the engine adds to a program, in bytes, beside the C engine.
+    Size {
+        /// One JSON document instead of a table.
+        #[arg(long)]
+        json: bool,
+    },
     /// The stress program on this project's engine.
     ///
     /// Options, provider, events, the `ready PID` line and the closing JSON line are those of the .NET program `stress`, so that
@@ -30,6 +38,9 @@ enum Command {
     /// A program that writes a known sequence of events with every type of argument (for tests).
     #[command(hide = true)]
     Emit(emit::Arguments),
+    /// Record a process until it ends (for tests, which kill it).
+    #[command(hide = true)]
+    Record(record::Arguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,6 +66,8 @@ struct Stress {
     #[command(flatten)]
     options: stress::Options,
 }
+
+const OWN_FILE: &str = "finding this program's file";
 
 fn main() -> ExitCode {
     match run(Arguments::parse().command) {
@@ -87,14 +100,29 @@ fn run(command: Command) -> Result<()> {
             }
             Ok(())
         }
+        Command::Compare(arguments) => {
+            compare::run(&arguments, &std::env::current_exe().context(OWN_FILE)?)
+        }
+        Command::Size { json } => {
+            let sizes = size::measure()?;
+            if json {
+                writeln!(out, "{}", serde_json::to_string_pretty(&sizes)?)?;
+            } else {
+                let mut text = String::new();
+                sizes.describe(&mut text);
+                out.write_all(text.as_bytes())?;
+            }
+            Ok(())
+        }
         Command::Target(arguments) => target::run(&arguments),
         Command::Emit(arguments) => emit::run(&arguments),
+        Command::Record(arguments) => record::run(&arguments),
     }
 }
 
 fn run_stress(arguments: &Stress) -> Result<()> {
     let mut out = io::stdout();
-    let lab = std::env::current_exe().context("finding this program's file")?;
+    let lab = std::env::current_exe().context(OWN_FILE)?;
     let cores: Vec<Option<usize>> = match arguments.cores.as_slice() {
         [] => vec![None],
         list => list.iter().copied().map(Some).collect(),

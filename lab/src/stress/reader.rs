@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// The provider of the stress program.
 pub const PROVIDER: &str = "EventPipeStress";
 
 /// What is done with the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ReaderMode {
     /// Bytes are counted and thrown away: the least that a client can do. What was delivered and lost stays unknown.
@@ -31,7 +31,7 @@ pub enum ReaderMode {
 }
 
 /// What was read.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Reading {
     /// Bytes of the stream.
     pub bytes: u64,
@@ -43,7 +43,7 @@ pub struct Reading {
 }
 
 /// What the events of the stress program's provider add up to.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Events of the provider.
     pub delivered: u64,
@@ -66,7 +66,7 @@ pub struct Counts {
 }
 
 /// One thread's Sequenced events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sequenced {
     /// Events.
     pub delivered: u64,

@@ -6,13 +6,14 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::Outcome;
+use crate::Engine;
 use crate::statistics::Spread;
 
 /// Median, smallest and largest of each figure over the iterations of one engine and number of cores.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
     /// Whose engine.
-    pub engine: &'static str,
+    pub engine: Engine,
     /// Cores that the program was pinned to.
     pub cores: Option<usize>,
     /// Writing threads.

@@ -26,10 +26,10 @@ const HUNG: Duration = Duration::from_secs(120);
 const EARLY_ANSWER: Duration = Duration::from_millis(500);
 
 /// What became of the events of one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Outcome {
     /// Whose engine.
-    pub engine: &'static str,
+    pub engine: Engine,
     /// What the program calls its runtime.
     pub runtime: String,
     /// Cores that it was pinned to.
@@ -180,7 +180,7 @@ fn outcome(
         .map_or(f64::NAN, |moment| (moment - start).as_secs_f64());
     let attempted = closing.attempted as f64;
     Outcome {
-        engine: engine.name(),
+        engine,
         runtime: closing.runtime,
         cores,
         threads,
