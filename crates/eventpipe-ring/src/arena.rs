@@ -54,7 +54,7 @@ impl BlockHeader {
     }
     #[inline(always)]
     pub(crate) fn lane(&self) -> usize {
-        (self.origin.get() & 1) as usize
+        (self.origin.get() & 1) as usize % crate::slot::LANES
     }
 }
 

@@ -30,6 +30,9 @@ macro_rules! const_array {
     }};
 }
 
+/// The thread's own, and one for what interrupts it. (Models have no signals.)
+pub(crate) const LANES: usize = if cfg!(loom) { 1 } else { 2 };
+
 /// A place to write blocks in order. One cache line.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
@@ -60,7 +63,7 @@ pub(crate) struct Lane {
 #[derive(Debug, Default)]
 #[repr(C, align(128))]
 pub(crate) struct Slot {
-    pub(crate) lanes: [Lane; 2],
+    pub(crate) lanes: [Lane; LANES],
     pub(crate) level: Private32,
     pub(crate) index: Private32,
     /// Sessions whose losses no lost record has told yet.

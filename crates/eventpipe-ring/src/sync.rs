@@ -1,7 +1,7 @@
 //! The facade between this crate and the machine: atomics, barriers, ticks, waiting. A loom model swaps all of it.
 //!
-//! `negative(name)` is how the models prove that they can fail: compiled with `--cfg negative_control="name"`, one place in the
-//! protocol is weakened, and the model of that place must then find the fault. Without it, it is `false` at compile time.
+//! `negative!(name)` is how the models prove that they can fail: with the environment variable `NEGATIVE_CONTROL=name`, one
+//! place in the protocol is weakened, and the model of that place must then find the fault. Outside models it is the constant `false`.
 
 #[cfg(not(loom))]
 pub(crate) use real::*;
@@ -9,10 +9,17 @@ pub(crate) use real::*;
 #[cfg(loom)]
 pub(crate) use model::*;
 
-/// Whether the named negative control is compiled in.
+/// Whether the named negative control is on.
+#[cfg(not(loom))]
 macro_rules! negative {
     ($name:literal) => {
-        cfg!(negative_control = $name)
+        false
+    };
+}
+#[cfg(loom)]
+macro_rules! negative {
+    ($name:literal) => {
+        $crate::sync::negative_control($name)
     };
 }
 pub(crate) use negative;
@@ -88,6 +95,15 @@ mod model {
     use core::cell::Cell;
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+    pub(crate) fn negative_control(name: &str) -> bool {
+        static CONTROL: std::sync::OnceLock<Option<std::string::String>> =
+            std::sync::OnceLock::new();
+        CONTROL
+            .get_or_init(|| std::env::var("NEGATIVE_CONTROL").ok())
+            .as_deref()
+            == Some(name)
+    }
+
     std::thread_local! {
         // All threads of a model run on one thread of the machine: this clock is global to the model and costs it no state.
         static NOW: Cell<u64> = const { Cell::new(1) };
@@ -105,7 +121,7 @@ mod model {
     }
 
     pub(crate) fn light() {
-        if !cfg!(negative_control = "no_light_barrier") {
+        if !negative_control("no_light_barrier") {
             loom::sync::atomic::fence(Ordering::SeqCst);
         }
     }

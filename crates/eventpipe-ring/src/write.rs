@@ -13,7 +13,7 @@ use crate::arena::SMALL;
 use crate::layout::{self, Shape, bits};
 use crate::record::{EventKey, LossReason, MAX_PAYLOAD, Payload, RecordOptions};
 use crate::ring::Ring;
-use crate::slot::{Lane, Slot};
+use crate::slot::{LANES, Lane, Slot};
 use crate::sync::{Ordering, light, negative, now};
 use core::sync::atomic::compiler_fence;
 
@@ -305,12 +305,10 @@ impl Ring {
         if negative!("early_end") {
             slot.uid.store(0, Ordering::Release);
         }
-        if !negative!("forgotten_block") {
-            for lane in &slot.lanes {
-                self.change_block(lane, 0);
-            }
+        for lane in &slot.lanes {
+            self.change_block(lane, 0);
         }
-        let in_debt = slot.has_lost.load(Ordering::Relaxed) != 0;
+        let in_debt = slot.has_lost.load(Ordering::Relaxed) != 0 && !negative!("forgotten_debt");
         if in_debt {
             slot.debtor
                 .store(slot.uid.load(Ordering::Relaxed), Ordering::Release);
@@ -344,7 +342,7 @@ impl<'a> Section<'a> {
         // What interrupts us from here on uses the next lane; what interrupted us before left everything as it was (S3).
         slot.level.set(level + 1);
         compiler_fence(Ordering::SeqCst);
-        let lane = &slot.lanes[(level & 1) as usize];
+        let lane = &slot.lanes[level as usize % LANES];
         let inside = lane.inflight.load(Ordering::Relaxed).wrapping_add(1);
         // Release, although nothing was written yet: see S2.
         let order = if negative!("relaxed_entry") {
