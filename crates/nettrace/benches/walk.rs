@@ -9,6 +9,7 @@ use std::hint::black_box;
 use std::io::{self, Read, Write};
 use std::time::{Duration, Instant};
 
+use nettrace::payload::{Fields, Value};
 use nettrace::{
     EventRecord, Field, FieldType, FormatVersion, Guid, Metadata, Reader, SystemTime, TraceInfo,
     TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
@@ -32,7 +33,7 @@ fn main() {
         std::fs::metadata(&path).unwrap().len()
     );
     type Run = fn(&mut dyn FnMut() -> Box<dyn Read>) -> Walk;
-    let walks: [(&str, Run); 4] = [
+    let walks: [(&str, Run); 6] = [
         ("walk", |open| {
             walk(&mut *open(), |event| {
                 black_box(event.timestamp());
@@ -46,6 +47,20 @@ fn main() {
                         .iter()
                         .fold(0u8, |sum, byte| sum.wrapping_add(*byte)),
                 );
+            })
+        }),
+        ("walk, every value decoded", |open| {
+            walk(&mut *open(), |event| {
+                black_box(visit(event.schema().fields(event.payload())));
+            })
+        }),
+        ("walk, every value decoded, text as UTF-8", |open| {
+            let mut text = Vec::new();
+            walk(&mut *open(), |event| {
+                black_box(visit_text(
+                    event.schema().fields(event.payload()),
+                    &mut text,
+                ));
             })
         }),
         ("walk, every stack", |open| {
@@ -150,6 +165,36 @@ impl Clock {
 fn on_processor_ns() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     text.split(' ').next()?.parse().ok()
+}
+
+/// Reads every value, nested ones too; a sum of them keeps the compiler honest.
+fn visit(fields: Fields<'_>) -> u64 {
+    fields.fold(0, |sum, (_, value)| sum.wrapping_add(touch(&value)))
+}
+
+fn touch(value: &Value<'_>) -> u64 {
+    match *value {
+        Value::String(text) => text.len() as u64,
+        Value::Utf8(bytes) | Value::Bytes(bytes) => bytes.len() as u64,
+        Value::Object(object) => visit(object.fields()),
+        Value::Array(elements) => elements.fold(0, |sum, one| sum.wrapping_add(touch(&one))),
+        Value::Double(value) => value.to_bits(),
+        ref value => value.as_u64().unwrap_or(1),
+    }
+}
+
+/// The same, with the outer texts turned into UTF-8.
+fn visit_text(fields: Fields<'_>, scratch: &mut Vec<u8>) -> u64 {
+    fields.fold(0, |sum, (_, value)| {
+        sum.wrapping_add(match value {
+            Value::String(text) => {
+                scratch.clear();
+                text.append_to(scratch);
+                scratch.len() as u64
+            }
+            ref value => touch(value),
+        })
+    })
 }
 
 fn walk<R: Read>(source: R, mut each: impl FnMut(&nettrace::Event<'_>)) -> Walk {

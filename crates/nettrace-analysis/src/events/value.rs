@@ -7,7 +7,17 @@ use nettrace::payload::{Utf16, Value};
 use super::number::{append_f32, append_f64};
 
 /// Appends a value as JSON. Objects keep the order of their fields, and names that occur twice.
+///
+/// A description can make a payload a thousand times larger, by names that it repeats for every element of an array. A
+/// value of more than 64 MiB of text is cut: arrays and objects end early.
 pub fn append_json(value: Value<'_>, out: &mut Vec<u8>) {
+    append_within(value, out.len().saturating_add(MOST_TEXT), out);
+}
+
+const MOST_TEXT: usize = 64 << 20;
+
+/// `most`: the length of `out` at which arrays and objects end.
+fn append_within(value: Value<'_>, most: usize, out: &mut Vec<u8>) {
     match value {
         Value::Empty => out.extend_from_slice(b"null"),
         Value::Boolean(true) => out.extend_from_slice(b"true"),
@@ -34,18 +44,24 @@ pub fn append_json(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Object(object) => {
             out.push(b'{');
             for (index, (name, value)) in object.fields().enumerate() {
+                if out.len() > most {
+                    break;
+                }
                 separate(index, out);
                 append_str(name, out);
                 out.push(b':');
-                append_json(value, out);
+                append_within(value, most, out);
             }
             out.push(b'}');
         }
         Value::Array(elements) => {
             out.push(b'[');
             for (index, value) in elements.enumerate() {
+                if out.len() > most {
+                    break;
+                }
                 separate(index, out);
-                append_json(value, out);
+                append_within(value, most, out);
             }
             out.push(b']');
         }

@@ -44,7 +44,7 @@ pub enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// The value as an unsigned number, for integers, booleans, characters and addresses that are not negative.
+    /// The value as an unsigned number: integers that are not negative, booleans, characters, addresses.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Value::Boolean(value) => Some(u64::from(value)),
@@ -52,29 +52,22 @@ impl Value<'_> {
             Value::Byte(value) => Some(u64::from(value)),
             Value::UInt32(value) => Some(u64::from(value)),
             Value::UInt64(value) | Value::Address(value) => Some(value),
-            _ => u64::try_from(self.as_i64()?).ok(),
+            Value::SByte(value) => u64::try_from(value).ok(),
+            Value::Int16(value) => u64::try_from(value).ok(),
+            Value::Int32(value) => u64::try_from(value).ok(),
+            Value::Int64(value) => u64::try_from(value).ok(),
+            _ => None,
         }
     }
 
-    /// The value as a signed number, for integers that fit.
+    /// The value as a signed number: of the same values those that fit.
     pub fn as_i64(&self) -> Option<i64> {
         match *self {
             Value::SByte(value) => Some(i64::from(value)),
             Value::Int16(value) => Some(i64::from(value)),
             Value::Int32(value) => Some(i64::from(value)),
             Value::Int64(value) => Some(value),
-            _ => i64::try_from(self.as_u64_unsigned()?).ok(),
-        }
-    }
-
-    fn as_u64_unsigned(&self) -> Option<u64> {
-        match *self {
-            Value::Boolean(value) => Some(u64::from(value)),
-            Value::Char(value) | Value::UInt16(value) => Some(u64::from(value)),
-            Value::Byte(value) => Some(u64::from(value)),
-            Value::UInt32(value) => Some(u64::from(value)),
-            Value::UInt64(value) | Value::Address(value) => Some(value),
-            _ => None,
+            _ => self.as_u64().and_then(|value| i64::try_from(value).ok()),
         }
     }
 
@@ -149,16 +142,19 @@ impl<'a> Iterator for Fields<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let (field, others) = self.fields.split_first()?;
-        let Some(value) = self.cursor.read(&field.kind, self.count) else {
-            self.short = true;
-            self.fields = &[];
-            return None;
-        };
+        let count = self.count;
         if field.counts {
-            self.count = as_count(value);
+            self.count = { self.cursor }.counted(&field.kind).unwrap_or(0);
         }
         self.fields = others;
-        Some((field.name.as_ref(), value))
+        let read = self
+            .cursor
+            .read_as(&field.kind, count, |value| (field.name.as_ref(), value));
+        if read.is_none() {
+            self.short = true;
+            self.fields = &[];
+        }
+        read
     }
 }
 
@@ -235,7 +231,7 @@ impl<'a> Iterator for Elements<'a> {
     #[inline]
     fn next(&mut self) -> Option<Value<'a>> {
         self.remaining = self.remaining.checked_sub(1)?;
-        self.cursor.read(self.kind, 0)
+        self.cursor.read_as(self.kind, 0, |value| value)
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
@@ -255,15 +251,6 @@ impl PartialEq for Elements<'_> {
 impl fmt::Debug for Elements<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(*self).finish()
-    }
-}
-
-/// The value of a field that counts elements.
-fn as_count(value: Value<'_>) -> u32 {
-    match value {
-        Value::UInt16(count) => u32::from(count),
-        Value::Int32(count) => u32::from_le_bytes(count.to_le_bytes()),
-        _ => 0,
     }
 }
 
@@ -304,28 +291,38 @@ impl<'a> Cursor<'a> {
         Some(text)
     }
 
-    /// The value here. `count`: of the last counting field.
-    #[inline]
-    fn read(&mut self, kind: &'a Kind, count: u32) -> Option<Value<'a>> {
-        Some(match kind {
-            Kind::String => Value::String(self.text()?),
-            Kind::Int32 => Value::Int32(i32::from_le_bytes(self.array()?)),
-            Kind::Int64 => Value::Int64(i64::from_le_bytes(self.array()?)),
-            Kind::UInt32 => Value::UInt32(u32::from_le_bytes(self.array()?)),
-            Kind::UInt64 => Value::UInt64(u64::from_le_bytes(self.array()?)),
-            Kind::Double => Value::Double(f64::from_le_bytes(self.array()?)),
-            Kind::Int16 => Value::Int16(i16::from_le_bytes(self.array()?)),
-            Kind::UInt16 => Value::UInt16(u16::from_le_bytes(self.array()?)),
-            Kind::Char => Value::Char(u16::from_le_bytes(self.array()?)),
-            Kind::Byte => Value::Byte(u8::from_le_bytes(self.array()?)),
-            Kind::Boolean8 => Value::Boolean(self.array()? != [0u8; 1]),
-            Kind::Boolean32 => Value::Boolean(self.array()? != [0u8; 4]),
-            Kind::Single => Value::Single(f32::from_le_bytes(self.array()?)),
-            Kind::DateTime => Value::DateTime(FileTime(i64::from_le_bytes(self.array()?))),
-            Kind::Guid => Value::Guid(Guid(self.array()?)),
-            Kind::Address64 => Value::Address(u64::from_le_bytes(self.array()?)),
-            _ => return self.read_other(kind, count),
-        })
+    /// The value here, as `make` wants it. `count`: of the last counting field.
+    ///
+    /// Every arm makes its result in place. One value that all arms assign, made into the result afterwards, would be
+    /// copied in wider pieces than it was written in, which stalls the processor at each field.
+    #[inline(always)]
+    fn read_as<T>(
+        &mut self,
+        kind: &'a Kind,
+        count: u32,
+        make: impl Fn(Value<'a>) -> T,
+    ) -> Option<T> {
+        match kind {
+            Kind::String => Some(make(Value::String(self.text()?))),
+            Kind::Int32 => Some(make(Value::Int32(i32::from_le_bytes(self.array()?)))),
+            Kind::Int64 => Some(make(Value::Int64(i64::from_le_bytes(self.array()?)))),
+            Kind::UInt32 => Some(make(Value::UInt32(u32::from_le_bytes(self.array()?)))),
+            Kind::UInt64 => Some(make(Value::UInt64(u64::from_le_bytes(self.array()?)))),
+            Kind::Double => Some(make(Value::Double(f64::from_le_bytes(self.array()?)))),
+            Kind::Int16 => Some(make(Value::Int16(i16::from_le_bytes(self.array()?)))),
+            Kind::UInt16 => Some(make(Value::UInt16(u16::from_le_bytes(self.array()?)))),
+            Kind::Char => Some(make(Value::Char(u16::from_le_bytes(self.array()?)))),
+            Kind::Byte => Some(make(Value::Byte(u8::from_le_bytes(self.array()?)))),
+            Kind::Boolean8 => Some(make(Value::Boolean(self.array()? != [0u8; 1]))),
+            Kind::Boolean32 => Some(make(Value::Boolean(self.array()? != [0u8; 4]))),
+            Kind::Single => Some(make(Value::Single(f32::from_le_bytes(self.array()?)))),
+            Kind::DateTime => Some(make(Value::DateTime(FileTime(i64::from_le_bytes(
+                self.array()?,
+            ))))),
+            Kind::Guid => Some(make(Value::Guid(Guid(self.array()?)))),
+            Kind::Address64 => Some(make(Value::Address(u64::from_le_bytes(self.array()?)))),
+            _ => self.read_other(kind, count).map(make),
+        }
     }
 
     #[inline(never)]

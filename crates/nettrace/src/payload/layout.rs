@@ -2,7 +2,7 @@
 //! reading an event is a walk over a slice without allocation.
 //!
 //! Invariants that keep every walk proportional to the payload:
-//! * elements of arrays take at least one byte;
+//! * elements of arrays, and all fields inside them, take at least one byte;
 //! * located data (RelLoc, DataLoc) is never an array's element and there are at most [`MOST_LOCATED`] of it, so that
 //!   one payload cannot be shown more than that many times over;
 //! * nesting is at most [`DEEPEST`].
@@ -185,9 +185,12 @@ impl Compiler {
         fields
             .iter()
             .map(|field| {
-                Some(LayoutField {
-                    name: Cow::Owned(field.name.to_string()),
-                    kind: self.kind(&field.field_type, depth, in_array)?,
+                let kind = self.kind(&field.field_type, depth, in_array)?;
+                let name = Cow::Owned(field.name.to_string());
+                let bounded = !in_array || kind.least_size() > 0;
+                bounded.then_some(LayoutField {
+                    name,
+                    kind,
                     counts: false,
                 })
             })

@@ -41,55 +41,109 @@ pub struct OwnedFields {
     pub fields: Vec<(String, OwnedValue)>,
     /// What lies behind the last field that could be read.
     pub rest: Vec<u8>,
-    /// Whether every described field was there.
+    /// Whether every described field was there (and small enough to be copied: names that an array repeats can make a
+    /// payload a thousand times larger).
     pub complete: bool,
 }
 
-impl From<Fields<'_>> for OwnedFields {
-    fn from(mut fields: Fields<'_>) -> Self {
-        let owned = fields
-            .by_ref()
-            .map(|(name, value)| (name.to_string(), value.into()))
-            .collect();
+/// More memory than this plus [`PER_BYTE`] times the payload one event's values do not take: a description can repeat
+/// a long name for every element of an array, or show the same bytes several times.
+const MOST_MEMORY: usize = 1 << 20;
+const PER_BYTE: usize = 256;
+
+impl OwnedFields {
+    /// Copies the fields of a payload.
+    pub fn new(mut fields: Fields<'_>) -> OwnedFields {
+        let mut memory = Memory(
+            fields
+                .rest()
+                .len()
+                .saturating_mul(PER_BYTE)
+                .saturating_add(MOST_MEMORY),
+        );
+        let owned = object(&mut fields, &mut memory);
+        let complete = fields.is_complete() && !memory.is_used_up();
         OwnedFields {
             fields: owned,
             rest: fields.rest().to_vec(),
-            complete: fields.is_complete(),
+            complete,
         }
     }
 }
 
+impl From<Fields<'_>> for OwnedFields {
+    fn from(fields: Fields<'_>) -> Self {
+        OwnedFields::new(fields)
+    }
+}
+
+/// What may still be used.
+struct Memory(usize);
+
+impl Memory {
+    fn take(&mut self, bytes: usize) -> bool {
+        let own = core::mem::size_of::<(String, OwnedValue)>();
+        self.0 = self.0.saturating_sub(bytes.saturating_add(own));
+        self.0 > 0
+    }
+
+    fn is_used_up(&self) -> bool {
+        self.0 == 0
+    }
+}
+
+fn object(fields: &mut Fields<'_>, memory: &mut Memory) -> Vec<(String, OwnedValue)> {
+    let mut owned = Vec::new();
+    while let Some((name, value)) = (!memory.is_used_up()).then(|| fields.next()).flatten() {
+        if memory.take(name.len()) {
+            owned.push((name.to_string(), value_of(value, memory)));
+        }
+    }
+    owned
+}
+
 /// The nesting is that of the layout, which is bounded.
-impl From<Value<'_>> for OwnedValue {
-    fn from(value: Value<'_>) -> Self {
-        match value {
-            Value::Empty => OwnedValue::Empty,
-            Value::Boolean(value) => OwnedValue::Boolean(value),
-            Value::Char(value) => OwnedValue::Char(value),
-            Value::SByte(value) => OwnedValue::SByte(value),
-            Value::Byte(value) => OwnedValue::Byte(value),
-            Value::Int16(value) => OwnedValue::Int16(value),
-            Value::UInt16(value) => OwnedValue::UInt16(value),
-            Value::Int32(value) => OwnedValue::Int32(value),
-            Value::UInt32(value) => OwnedValue::UInt32(value),
-            Value::Int64(value) => OwnedValue::Int64(value),
-            Value::UInt64(value) => OwnedValue::UInt64(value),
-            Value::Single(value) => OwnedValue::Single(value),
-            Value::Double(value) => OwnedValue::Double(value),
-            Value::Decimal(value) => OwnedValue::Decimal(value),
-            Value::DateTime(value) => OwnedValue::DateTime(value),
-            Value::Guid(value) => OwnedValue::Guid(value),
-            Value::Address(value) => OwnedValue::Address(value),
-            Value::String(value) => OwnedValue::String(value.chars().collect()),
-            Value::Utf8(value) => OwnedValue::String(String::from_utf8_lossy(value).into_owned()),
-            Value::Bytes(value) => OwnedValue::Bytes(value.to_vec()),
-            Value::Object(object) => OwnedValue::Object(
-                object
-                    .fields()
-                    .map(|(name, value)| (name.to_string(), value.into()))
-                    .collect(),
-            ),
-            Value::Array(elements) => OwnedValue::Array(elements.map(Into::into).collect()),
+fn value_of(value: Value<'_>, memory: &mut Memory) -> OwnedValue {
+    match value {
+        Value::Empty => OwnedValue::Empty,
+        Value::Boolean(value) => OwnedValue::Boolean(value),
+        Value::Char(value) => OwnedValue::Char(value),
+        Value::SByte(value) => OwnedValue::SByte(value),
+        Value::Byte(value) => OwnedValue::Byte(value),
+        Value::Int16(value) => OwnedValue::Int16(value),
+        Value::UInt16(value) => OwnedValue::UInt16(value),
+        Value::Int32(value) => OwnedValue::Int32(value),
+        Value::UInt32(value) => OwnedValue::UInt32(value),
+        Value::Int64(value) => OwnedValue::Int64(value),
+        Value::UInt64(value) => OwnedValue::UInt64(value),
+        Value::Single(value) => OwnedValue::Single(value),
+        Value::Double(value) => OwnedValue::Double(value),
+        Value::Decimal(value) => OwnedValue::Decimal(value),
+        Value::DateTime(value) => OwnedValue::DateTime(value),
+        Value::Guid(value) => OwnedValue::Guid(value),
+        Value::Address(value) => OwnedValue::Address(value),
+        Value::String(value) => {
+            memory.take(value.as_bytes().len());
+            OwnedValue::String(value.chars().collect())
+        }
+        Value::Utf8(value) => {
+            memory.take(value.len());
+            OwnedValue::String(String::from_utf8_lossy(value).into_owned())
+        }
+        Value::Bytes(value) => {
+            memory.take(value.len());
+            OwnedValue::Bytes(value.to_vec())
+        }
+        Value::Object(fields) => OwnedValue::Object(object(&mut fields.fields(), memory)),
+        Value::Array(elements) => {
+            let mut owned = Vec::new();
+            for element in elements {
+                if !memory.take(0) {
+                    break;
+                }
+                owned.push(value_of(element, memory));
+            }
+            OwnedValue::Array(owned)
         }
     }
 }

@@ -176,7 +176,7 @@ fn self_describing_events_have_narrow_booleans_and_decimals() {
         field("n", FieldType::Int32),
     ]);
     let value = |layout: &Layout, payload: &[u8]| -> OwnedValue {
-        layout.fields(payload).next().unwrap().1.into()
+        OwnedFields::new(layout.fields(payload)).fields.remove(0).1
     };
     let expected = |flag| {
         OwnedValue::Object(vec![

@@ -69,12 +69,18 @@ impl<'a> Utf16<'a> {
     #[inline]
     pub fn append_to(self, out: &mut Vec<u8>) {
         let start = out.len();
-        let (units, _) = self.bytes.as_chunks::<2>();
-        out.resize(start.saturating_add(units.len()), 0);
-        // One pass that narrows and sees whether all was ASCII, which nearly always it was.
-        let mut all = 0u16;
+        let units = self.len();
+        out.resize(start.saturating_add(units), 0);
         let room = out.get_mut(start..).unwrap_or_default();
-        for (narrow, unit) in room.iter_mut().zip(units) {
+        // One pass that narrows and sees whether all was ASCII, which nearly always it was. Blocks of fixed size
+        // become vector instructions.
+        let (blocks, rest) = self.bytes.as_chunks::<BLOCK>();
+        let (wide_room, rest_room) = room.as_chunks_mut::<{ BLOCK / 2 }>();
+        let mut all = 0u16;
+        for (narrow, block) in wide_room.iter_mut().zip(blocks) {
+            all |= narrow_block(narrow, block);
+        }
+        for (narrow, unit) in rest_room.iter_mut().zip(rest.as_chunks::<2>().0) {
             all |= u16::from_le_bytes(*unit);
             let [low, _] = *unit;
             *narrow = low;
@@ -124,6 +130,20 @@ fn zero_unit(bytes: &[u8]) -> Option<usize> {
     let tail = bytes.get(start..)?.as_chunks::<2>().0;
     let index = tail.iter().position(|unit| *unit == [0, 0])?;
     index.checked_mul(2)?.checked_add(start)
+}
+
+/// Copies the low bytes of a block's units; returns all bits that any unit has.
+#[inline]
+fn narrow_block(narrow: &mut [u8; BLOCK / 2], block: &[u8; BLOCK]) -> u16 {
+    let mut units = [0u16; BLOCK / 2];
+    for (unit, bytes) in units.iter_mut().zip(block.as_chunks::<2>().0) {
+        *unit = u16::from_le_bytes(*bytes);
+    }
+    for (low, unit) in narrow.iter_mut().zip(units) {
+        let [byte, _] = unit.to_le_bytes();
+        *low = byte;
+    }
+    units.iter().fold(0, |all, unit| all | unit)
 }
 
 impl PartialEq<str> for Utf16<'_> {
