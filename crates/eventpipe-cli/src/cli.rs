@@ -61,17 +61,17 @@ pub(crate) struct Ps {
 /// `eventpipe collect`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Provider grammar: Name[:KeywordsHex[:Level[:key=value;key2=\"v;2\"]]], joined by commas.
-  Keywords are hexadecimal (default 0), the level a name or number (default Informational).
-  In double quotes , ; = : are plain characters and \\n \\r \\t \\\\ are escapes.
+Providers: Name[:Keywords[:Level[:key=value;key2=\"v;2\"]]], joined by commas.
+  Keywords: hexadecimal, default 0. Level: name or number, default 4.
+  In double quotes , ; = : are plain characters, and \\n \\r \\t \\\\ are escapes.
 
-Ctrl+C (or SIGTERM) ends the recording properly; a second Ctrl+C ends it within a second. The file
-is readable in either case.
+Ctrl+C or SIGTERM ends the recording properly, a second Ctrl+C within a
+second. The file is readable in either case.
 
 Examples:
   eventpipe collect -p 1234 --duration 10s
   eventpipe collect -n myapp --profile gc-verbose -o gc.nettrace
-  eventpipe collect -p 1234 --providers 'My-Provider:0xff:Verbose,Other-Provider'
+  eventpipe collect -p 1234 --providers 'My-Provider:ff:Verbose,Other'
   eventpipe collect --clrevents gc+exception -- dotnet run.dll --fast")]
 pub(crate) struct Collect {
     #[command(flatten)]

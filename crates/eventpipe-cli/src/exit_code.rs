@@ -36,16 +36,16 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   0  done
   1  the target was not found, not reachable, or refused the session
-  2  the recording ended early (target died, connection broke); the file holds what came
+  2  the recording broke off; the file holds what came until then
   3  wrong arguments
   4  not supported by the target's runtime or by this system
   5  unexpected error
   6  input missing, unreadable, empty or not a trace
-  7  input damaged or cut short; everything before the damage was processed
+  7  input damaged or cut short; everything before the damage was used
   8  output cannot be written (exists, disk full, no permission)
   9  events were lost and --fail-on-drop was given
-`collect -- COMMAND` ends with the command's own code (128+n if signal n ended it) when the
-recording itself succeeded.";
+`collect -- COMMAND` ends with the command's own code (128 + n after signal
+n) when the recording itself succeeded.";
 
 /// An error that knows its exit code. The root, or a context, of the `anyhow` errors of this crate.
 #[derive(Debug)]

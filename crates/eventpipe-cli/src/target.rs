@@ -14,8 +14,8 @@ use std::time::Duration;
 pub(crate) struct Described {
     /// Where it was found.
     pub(crate) process: Process,
-    /// Its answer; an error's text if it gave none.
-    pub(crate) info: Result<ProcessInfo, String>,
+    /// Its answer, if it gave one.
+    pub(crate) info: Result<ProcessInfo, Error>,
 }
 
 /// Time for a process to answer when many are asked.
@@ -28,15 +28,29 @@ impl Described {
         if let Some(name) = assembly.ok().filter(|name| !name.is_empty()) {
             return name.to_owned();
         }
-        executable_name(&self.process).unwrap_or_else(|| self.process.name.clone())
+        managed_name(&self.process)
+            .or_else(|| executable_name(&self.process))
+            .unwrap_or_else(|| self.process.name.clone())
     }
 
     /// The runtime and its version without build metadata: `.NET 8.0.4`.
     pub(crate) fn runtime(&self) -> String {
         match &self.info {
             Ok(info) => runtime_name(info),
+            Err(error) if error.is_unsupported() => ".NET Core 3".to_owned(),
             Err(_) => "?".to_owned(),
         }
+    }
+
+    /// Why the process did not say more; `None` where it could not be expected to (ipc.md 2: .NET
+    /// Core 3 does not know the question).
+    pub(crate) fn trouble(&self) -> Option<String> {
+        let error = self
+            .info
+            .as_ref()
+            .err()
+            .filter(|error| !error.is_unsupported());
+        error.map(ToString::to_string)
     }
 
     /// Whether it has this project's engine, which knows nothing of a .NET runtime's providers.
@@ -96,7 +110,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Described>> {
                         ..Timeouts::default()
                     };
                     let client = Client::new(process.endpoint()).with_timeouts(timeouts);
-                    let info = client.process_info().map_err(|error| error.to_string());
+                    let info = client.process_info();
                     Described { process, info }
                 })
             })
@@ -112,7 +126,7 @@ pub(crate) fn all() -> anyhow::Result<Vec<Described>> {
 
 /// A process with its own words about itself, asked through `client`.
 pub(crate) fn describe(process: Process, client: &Client) -> Described {
-    let info = client.process_info().map_err(|error| error.to_string());
+    let info = client.process_info();
     Described { process, info }
 }
 
@@ -168,6 +182,21 @@ pub(crate) fn attach_failure(error: Error) -> Failure {
         _ => "",
     };
     Failure::new(code, format!("{error}{hint}"))
+}
+
+/// The program of a command line `dotnet PROGRAM.dll …`.
+fn managed_name(process: &Process) -> Option<String> {
+    let words = process.command_line();
+    let host = Path::new(words.first()?).file_stem()?;
+    let program = Path::new(words.get(1)?);
+    let is_managed = host == "dotnet" && program.extension()?.eq_ignore_ascii_case("dll");
+    is_managed.then(|| {
+        program
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned()
+    })
 }
 
 fn executable_name(process: &Process) -> Option<String> {

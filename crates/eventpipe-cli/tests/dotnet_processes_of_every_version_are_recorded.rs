@@ -77,11 +77,12 @@ fn by_their_pid() {
             .iter()
             .find(|row| row["pid"] == pid);
         let row = row.unwrap_or_else(|| panic!("{runtime:?} is not listed: {list:?}"));
-        if runtime != Runtime::Net3 {
-            // .NET Core 3.1 does not know the question.
-            assert_eq!(row["name"], "stress");
-            assert!(row["runtime"].as_str().unwrap().starts_with(".NET "));
-        }
+        assert_eq!(row["name"], "stress");
+        assert!(
+            row["runtime"].as_str().unwrap().starts_with(".NET "),
+            "{row}"
+        );
+        assert_eq!(row["error"], Value::Null);
 
         let recording = tool()
             .args(["collect", "-p", &pid.to_string(), "-o"])

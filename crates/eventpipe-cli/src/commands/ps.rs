@@ -80,7 +80,7 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
     write!(out, "{}", list.render(table::stdout_width()))?;
     out.flush()?;
     for described in &processes {
-        if let Err(error) = &described.info {
+        if let Some(error) = described.trouble() {
             terminal::note(format_args!("{}: {error}", described.process.pid));
         }
     }
@@ -96,7 +96,7 @@ fn row(described: &Described) -> Row {
         container_pid: Some(process.container_pid).filter(|&pid| pid != process.pid),
         name: described.name(),
         uid: process.uid,
-        runtime: info.map(|_| described.runtime()),
+        runtime: Some(described.runtime()).filter(|name| name != "?"),
         product_version: info.and_then(|info| said(&info.product_version)),
         entry_assembly: info.and_then(|info| said(&info.entry_assembly)),
         operating_system: info.and_then(|info| said(&info.operating_system)),
@@ -104,6 +104,6 @@ fn row(described: &Described) -> Row {
         executable: process.executable().map(|path| path.display().to_string()),
         command_line: described.command_line(),
         socket: process.socket.display().to_string(),
-        error: described.info.as_ref().err().cloned(),
+        error: described.trouble(),
     }
 }
