@@ -1,10 +1,10 @@
 //! Makes docs/compat.md: what each runtime answers to each command, and what each survives.
 //!
-//! `PEERS_DIR=… cargo run -p dotnet-diagnostics --example compat -- [--ours PROGRAM [ARGUMENTS…]] > docs/compat.md`
+//! `PEERS_DIR=… cargo run -p dotnet-diagnostics --example compat -- docs/compat.md [PROGRAM ARGUMENTS…]`
 //!
-//! `--ours` adds a program with this project's server: it prints `ready PID` and waits for a line on its input, as
-//! `lab target --wait` does. The foreign runtimes are those of the peers. A runtime that dies of a case is started again
-//! for the next.
+//! Rewrites what stands between two marks in the file, and leaves the rest. PROGRAM is one with this project's server: it
+//! prints `ready PID` and waits for a line on its input, as `lab target --wait` does. The foreign runtimes are those of the
+//! peers. A runtime that dies of a case is started again for the next.
 
 #[path = "../tests/hostile/mod.rs"]
 mod hostile;
@@ -48,14 +48,15 @@ fn main() {
             }
         })
         .collect();
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let Some((program, rest)) = arguments
-        .strip_prefix(&["--ours".to_string()])
-        .and_then(<[String]>::split_first)
-    {
-        let (program, rest) = (program.clone(), rest.to_vec());
+    let mut arguments = std::env::args().skip(1);
+    let Some(file) = arguments.next().map(PathBuf::from) else {
+        eprintln!("usage: compat FILE [PROGRAM ARGUMENTS…]");
+        std::process::exit(2);
+    };
+    if let Some(program) = arguments.next() {
+        let rest: Vec<String> = arguments.collect();
         columns.push(Column {
-            title: "this project".into(),
+            title: OURS.into(),
             start: Box::new(move || {
                 let mut command = Command::new(&program);
                 command.args(&rest);
@@ -63,14 +64,36 @@ fn main() {
             }),
         });
     }
-    println!("# What each runtime answers, and what each survives\n");
-    println!(
-        "Made by `cargo run -p dotnet-diagnostics --example compat -- --ours target/debug/lab target --wait`; do not edit.\n\
-         Linux x64, .NET {}.",
+    let mut text = format!(
+        "## The diagnostics protocol\n\n\
+         Made by `cargo run -p dotnet-diagnostics --example compat -- docs/compat.md target/debug/lab target --wait`.\n\
+         Linux x64, .NET {}.\n",
         versions(&columns)
     );
-    commands(&columns);
-    survival(&columns);
+    text += &commands(&columns);
+    text += &survival(&columns);
+    if let Err(error) = replace(&file, &text) {
+        eprintln!("compat: {}: {error}", file.display());
+        std::process::exit(1);
+    }
+}
+
+const OURS: &str = "this project";
+const BEGIN: &str = "<!-- made by examples/compat: do not edit -->";
+const END: &str = "<!-- end -->";
+
+/// Puts the text between the marks of the file, or at its end.
+fn replace(file: &Path, text: &str) -> std::io::Result<()> {
+    let old = match std::fs::read_to_string(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => "# Compatibility\n".into(),
+        result => result?,
+    };
+    let (before, after) = match old.split_once(BEGIN) {
+        Some((before, rest)) => (before, rest.split_once(END).map_or("", |(_, after)| after)),
+        None => (old.as_str(), "\n"),
+    };
+    let before = before.trim_end();
+    std::fs::write(file, format!("{before}\n\n{BEGIN}\n{text}{END}{after}"))
 }
 
 fn ready(command: Command, runtime: Runtime) -> Target {
@@ -102,17 +125,17 @@ fn versions(columns: &[Column]) -> String {
     format!("3.1, {}", versions.join(", "))
 }
 
-/// One row per column: each starts its own target, so that one command cannot spoil the next runtime's answer.
-fn table(rows: &[String], columns: &[Column], cells: &BTreeMap<(usize, usize), String>) {
+fn table(rows: &[String], columns: &[Column], cells: &BTreeMap<(usize, usize), String>) -> String {
     let titles: Vec<&str> = columns.iter().map(|column| column.title.as_str()).collect();
-    println!("| | {} |", titles.join(" | "));
-    println!("|---{}|", "|---".repeat(columns.len()));
+    let mut text = format!("| | {} |\n", titles.join(" | "));
+    text += &format!("|---{}|\n", "|---".repeat(columns.len()));
     for (number, row) in rows.iter().enumerate() {
         let cells: Vec<&str> = (0..columns.len())
             .map(|column| cells.get(&(number, column)).map_or("", String::as_str))
             .collect();
-        println!("| {row} | {} |", cells.join(" | "));
+        text += &format!("| {row} | {} |\n", cells.join(" | "));
     }
+    text
 }
 
 fn said<T>(result: Result<T, Error>) -> String {
@@ -145,7 +168,7 @@ fn collect(client: &Client, version: CollectVersion, change: fn(&mut CollectTrac
     }
 }
 
-fn commands(columns: &[Column]) {
+fn commands(columns: &[Column]) -> String {
     let tries: [(&str, Try); 27] = [
         ("ProcessInfo", |c| {
             said(c.process_info_exactly(ProcessInfoVersion::V1))
@@ -285,10 +308,11 @@ fn commands(columns: &[Column]) {
             cells.insert((number, at), said);
         }
     }
-    println!("\n## Commands\n");
-    println!("What the client of this project hears from a running process.\n");
     let rows: Vec<String> = tries.iter().map(|(name, _)| (*name).into()).collect();
-    table(&rows, columns, &cells);
+    "\n### Commands\n\nWhat the client of this project hears from a running process.\n\
+     (The .NET 3.1 of the peers lacks a library that its dump program needs.)\n\n"
+        .to_string()
+        + &table(&rows, columns, &cells)
 }
 
 /// How a target is after what was done to it.
@@ -343,13 +367,13 @@ fn socket(target: &Target) -> PathBuf {
     }
 }
 
-fn survival(columns: &[Column]) {
+fn survival(columns: &[Column]) -> String {
     let cases = hostile::cases();
     let mut cells = BTreeMap::new();
     let mut rows: Vec<String> = cases.iter().map(|case| case.name.clone()).collect();
     rows.push("growth over all cases: descriptors, threads, resident MB".into());
     for (at, column) in columns.iter().enumerate() {
-        let ours = column.title == "this project";
+        let ours = column.title == OURS;
         let mut target = (column.start)();
         let mut path = socket(&target);
         let begin = Vitals::of(target.pid()).expect("it runs");
@@ -385,6 +409,8 @@ fn survival(columns: &[Column]) {
                 restarted = true;
             }
         }
+        // What was closed last needs a moment to go.
+        std::thread::sleep(Duration::from_secs(6));
         let growth = match Vitals::of(target.pid()) {
             Ok(end) if !restarted => {
                 let more = |end: usize, begin: usize| end as i64 - begin as i64;
@@ -399,11 +425,9 @@ fn survival(columns: &[Column]) {
         };
         cells.insert((cases.len(), at), growth);
     }
-    println!("\n## Hostile clients\n");
-    println!(
-        "What the server does, and how it is afterwards; where several messages are sent, the first answer that is wrong,\n\
-         else the last. \"others\": whether ProcessInfo is answered meanwhile. BAD_ENCODING, UNKNOWN_COMMAND, UNKNOWN_MAGIC\n\
-         and a close of what was cut short are right answers; OK is right for bytes behind the last field and odd names.\n"
-    );
-    table(&rows, columns, &cells);
+    let head = "\n### Hostile clients\n\n\
+        What the server does, and how it is afterwards; where several messages are sent, the first answer that is wrong,\n\
+        else the last. \"others\": whether ProcessInfo is answered meanwhile. BAD_ENCODING, UNKNOWN_COMMAND, UNKNOWN_MAGIC\n\
+        and a close of what was cut short are right answers; OK is right for bytes behind the last field and odd names.\n\n";
+    head.to_string() + &table(&rows, columns, &cells)
 }
