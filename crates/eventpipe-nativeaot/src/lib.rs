@@ -12,6 +12,8 @@
 //! What stays of the runtime's own archive: the walk of the garbage-collected heap (three objects of it, optional), since it depends on
 //! how that very version lays out its objects. Without them heap dumps are empty; everything else is here.
 //!
+//! For Linux on x86-64, .NET 10 and 11.
+//!
 //! Invariants:
 //! * N1: nothing here unwinds: the library is built with `panic=abort`.
 //! * N2: the functions that the runtime calls while the world is stopped or from a collector thread ([`native`]) take no
@@ -33,9 +35,9 @@ mod listening;
 mod managed_events;
 mod modules;
 mod native;
-#[expect(dead_code, reason = "the events of the rundown are not raised yet")]
 mod native_events;
 mod runtime;
+mod sampler;
 #[cfg(feature = "standalone")]
 mod standalone;
 mod text;

@@ -5,18 +5,25 @@ use alloc::string::String;
 
 use eventpipe::Host;
 
-use crate::{native, runtime};
+use crate::{modules, native, runtime, sampler};
+
+/// What the runtime records into a file where nothing else is asked for.
+const DEFAULT_PROVIDERS: &str = "Microsoft-Windows-DotNETRuntime:4c14fccbd:5,Microsoft-Windows-DotNETRuntimePrivate:4002000b:5,Microsoft-DotNETCore-SampleProfiler:0:5";
 
 /// Comes first of all, before there are managed code, a heap and runtime threads: providers of the runtime, the session that the
 /// environment asks for.
 #[unsafe(export_name = "_Z20EventPipe_Initializev")]
 extern "C" fn initialize() {
+    let version = runtime::version();
     Host {
         entry_assembly: entry_assembly(),
-        product_version: runtime::version(),
+        product_version: version.clone(),
+        default_providers: Some(DEFAULT_PROVIDERS),
+        rundown: Some(modules::run_down),
     }
     .announce();
     native::register();
+    sampler::register(&version);
     eventpipe::start_engine();
 }
 
@@ -45,9 +52,11 @@ extern "C" fn pause() {}
 #[unsafe(export_name = "_Z23EventTracing_Initializev")]
 extern "C" fn initialize_tracing() {}
 
-/// The heap is ready. Nothing had to wait for it: the engine's threads need nothing of the runtime.
+/// The heap is ready. Only the sampler had to wait for it: the engine's own threads need nothing of the runtime.
 #[unsafe(export_name = "_Z26EventPipe_FinishInitializev")]
-extern "C" fn finish_initialization() {}
+extern "C" fn finish_initialization() {
+    sampler::allow();
+}
 
 /// A thread that the runtime knew ends. The ring has its own hook for the end of every thread, which runs later than this, so
 /// that events written in between are kept too.

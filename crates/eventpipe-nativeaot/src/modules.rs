@@ -4,10 +4,11 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use core::ffi::{c_char, c_void};
 use core::slice;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
-use eventpipe::Guid;
+use eventpipe::{Guid, Rundown};
 
-use crate::native::{bytes_of, enabled, write_pieces};
+use crate::native::{bytes_of, enabled, native_event, write_pieces};
 use crate::native_events::Native;
 use crate::text;
 
@@ -35,15 +36,35 @@ const PATH_UNITS: usize = 1024;
 /// As many bytes of a build id go into the event.
 const BUILD_ID_BYTES: usize = 32;
 
+/// The program's own module: the only one there is.
+static PROGRAM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
+
 /// A module was loaded: once for each, while the program starts.
 #[unsafe(export_name = "_ZN3ETW9LoaderLog10ModuleLoadEPv")]
 extern "C" fn module_load(module: *mut c_void) {
-    write(Native::ModuleLoadV3, module);
+    PROGRAM.store(module, Ordering::Release);
+    if let Some(event) = enabled(Native::ModuleLoadV3) {
+        describe(module, |pieces| write_pieces(event, pieces));
+    }
 }
 
-/// Writes one of the events that describe a module.
-pub(crate) fn write(event: Native, module: *mut c_void) {
-    let Some(event) = enabled(event) else { return };
+/// The rundown at the end of a session: the module of the program.
+pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
+    let clr = 0_u16.to_le_bytes();
+    if let Some(event) = native_event(Native::DCEndInitV1) {
+        rundown.write(event, &[&clr]);
+    }
+    if let Some(event) = native_event(Native::ModuleDCEndV3) {
+        let module = PROGRAM.load(Ordering::Acquire);
+        describe(module, |pieces| rundown.write(event, pieces));
+    }
+    if let Some(event) = native_event(Native::DCEndCompleteV1) {
+        rundown.write(event, &[&clr]);
+    }
+}
+
+/// The payload of the events that describe a module.
+fn describe(module: *mut c_void, write: impl FnOnce(&[&[u8]])) {
     let path = utf16(&file_name(module));
     let mut signature = Guid::ZERO;
     let mut age = 0;
@@ -91,18 +112,15 @@ pub(crate) fn write(event: Native, module: *mut c_void) {
             text::payload(symbols.as_ptr()),
         )
     };
-    write_pieces(
-        event,
-        &[
-            bytes_of(&before),
-            &path,
-            bytes_of(&between),
-            managed_symbols,
-            bytes_of(&after),
-            symbols,
-            &build_id,
-        ],
-    );
+    write(&[
+        bytes_of(&before),
+        &path,
+        bytes_of(&between),
+        managed_symbols,
+        bytes_of(&after),
+        symbols,
+        &build_id,
+    ]);
 }
 
 fn file_name(module: *mut c_void) -> String {

@@ -69,13 +69,18 @@ fn is_enabled(level: u8, keywords: u64) -> bool {
     RUNTIME.is_enabled(Level::from_number(u32::from(level)), keywords)
 }
 
+/// The event; none before [`register`].
+#[inline]
+pub(crate) fn native_event(event: Native) -> Option<&'static Event> {
+    let event = EVENTS.get(event as usize)?.load(Ordering::Acquire);
+    // SAFETY: null, or an event that lives for ever (N3).
+    unsafe { event.as_ref() }
+}
+
 /// The event if some session wants it.
 #[inline]
 pub(crate) fn enabled(event: Native) -> Option<&'static Event> {
-    let event = EVENTS.get(event as usize)?.load(Ordering::Acquire);
-    // SAFETY: null, or an event that lives for ever (N3).
-    let event: &'static Event = unsafe { event.as_ref() }?;
-    event.is_enabled().then_some(event)
+    native_event(event).filter(|event| event.is_enabled())
 }
 
 /// The bytes of a packed structure of numbers.

@@ -39,24 +39,6 @@ core::arch::global_asm!(
     "ret",
     ".popsection",
 );
-#[cfg(target_arch = "aarch64")]
-core::arch::global_asm!(
-    ".pushsection .text.eventpipe_no_heap_walk, \"ax\", @progbits",
-    ".weak _ZN3ETW5GCLog8WalkHeapEv",
-    ".weak _ZN3ETW5GCLog7ForceGCEl",
-    ".weak _ZN3ETW5GCLog20BeginMovedReferencesEPm",
-    ".weak _ZN3ETW5GCLog18EndMovedReferencesEmi",
-    ".weak _ZN3ETW5GCLog25ShouldTrackMovementForEtwEv",
-    "_ZN3ETW5GCLog8WalkHeapEv:",
-    "_ZN3ETW5GCLog7ForceGCEl:",
-    "_ZN3ETW5GCLog20BeginMovedReferencesEPm:",
-    "_ZN3ETW5GCLog18EndMovedReferencesEmi:",
-    "_ZN3ETW5GCLog25ShouldTrackMovementForEtwEv:",
-    "mov w0, #0",
-    "ret",
-    ".popsection",
-);
-
 /// Which of the collector's two sources of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectorEvents {

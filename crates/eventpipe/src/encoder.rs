@@ -6,6 +6,7 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::sync::atomic::Ordering;
 
 use eventpipe_os::{process, thread};
 use eventpipe_ring::{Record, ThreadInfo};
@@ -37,6 +38,8 @@ pub(crate) struct SessionEncoder {
     session: Arc<SessionState>,
     writer: TraceWriter,
     stacks: bool,
+    /// What the rundown at the end tells of; 0 = no rundown.
+    rundown: u64,
     /// Where a thread's row is, by the system's id. An id that is used again goes on counting, as readers of V4 know threads
     /// by this id only.
     by_thread_id: HashMap<u64, usize>,
@@ -52,6 +55,29 @@ pub(crate) struct SessionEncoder {
     bytes_since_point: u64,
     delivered: u64,
     lost: u64,
+}
+
+/// Writes what a host says at the end of one session, so that readers can make sense of it (engine.md 6.5).
+#[derive(Debug)]
+pub struct Rundown<'a> {
+    keywords: u64,
+    time_ns: u64,
+    encoder: &'a mut SessionEncoder,
+}
+
+impl Rundown<'_> {
+    /// Writes an event into the session that ends, whatever the session's providers, if it has one of the rundown's keywords.
+    /// Definitions need not be on; the payload is given in pieces.
+    pub fn write(&mut self, event: &'static Event, pieces: &[&[u8]]) {
+        let wanted = event.definition().keywords;
+        let index = event.key().index.load(Ordering::Relaxed);
+        let metadata_id = index + 1 + process_info::PROCESS_INFO_METADATA;
+        let is_wanted = wanted == 0 || wanted & self.keywords != 0;
+        if is_wanted && self.encoder.define(metadata_id, event) {
+            self.encoder
+                .own_event(metadata_id, self.time_ns, &pieces.concat());
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -71,6 +97,7 @@ impl SessionEncoder {
         format: WriteFormat,
         info: &TraceInfo,
         stacks: bool,
+        rundown: u64,
     ) -> Self {
         let start = u64::try_from(info.sync_ticks).unwrap_or_default();
         let mut encoder = SessionEncoder {
@@ -78,6 +105,7 @@ impl SessionEncoder {
             session,
             writer: TraceWriter::new(format, info),
             stacks,
+            rundown,
             by_thread_id: HashMap::new(),
             threads: Vec::new(),
             current: 0,
@@ -204,6 +232,13 @@ impl SessionEncoder {
     /// Ends the stream: `ProcessInfo`, the last sequence point, the end tag.
     pub(crate) fn finish(mut self, time_ns: u64) {
         let time_ns = time_ns.max(self.newest_ns);
+        if self.rundown != 0 {
+            process_info::run_down(&mut Rundown {
+                keywords: self.rundown,
+                time_ns,
+                encoder: &mut self,
+            });
+        }
         self.process_info(time_ns);
         self.sequence_point(time_ns, true);
         self.writer.finish();
@@ -216,9 +251,13 @@ impl SessionEncoder {
     /// is full, because it is one event of known size.
     fn process_info(&mut self, time_ns: u64) {
         let metadata = process_info::metadata();
-        if self.writer.define_event(&metadata).is_err() {
-            return;
+        if self.writer.define_event(&metadata).is_ok() {
+            self.own_event(metadata.id, time_ns, &process_info::payload());
         }
+    }
+
+    /// An event of the drain's own, in this session only.
+    fn own_event(&mut self, metadata_id: u32, time_ns: u64, payload: &[u8]) {
         let me = ThreadInfo {
             uid: 0,
             os_thread_id: thread::os_thread_id(),
@@ -226,9 +265,8 @@ impl SessionEncoder {
         let row = self.row_of(me);
         let sequence_number = self.count(row, 1);
         let key = self.thread_key(row);
-        let payload = process_info::payload();
         let written = self.writer.event(&EventRecord {
-            metadata_id: metadata.id,
+            metadata_id,
             sequence_number,
             thread_id: key,
             capture_thread_id: key,
@@ -239,7 +277,7 @@ impl SessionEncoder {
             related_activity_id: Guid::ZERO,
             is_sorted: true,
             label_list: 0,
-            payload: &payload,
+            payload,
         });
         if written.is_ok() {
             self.newest_ns = time_ns;

@@ -4,7 +4,7 @@
 //! | setting | meaning |
 //! |---|---|
 //! | `EnableEventPipe` | not 0: a session into a file from the start to the end of the process |
-//! | `EventPipeConfig` | its providers ([`parse_provider_string`]); everything if missing |
+//! | `EventPipeConfig` | its providers ([`parse_provider_string`]); those of the host, else everything, if missing |
 //! | `EventPipeOutputPath` | its file, `{pid}` being replaced; `trace.nettrace` if missing |
 //! | `EventPipeCircularMB` | its buffer; 256 MB if missing, 1 MB if 0 |
 //! | `EventPipeOutputStreaming` | 0: written at the end only |
@@ -16,11 +16,12 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use dotnet_diagnostics::codec::DEFAULT_RUNDOWN_KEYWORD;
 use eventpipe_os::process;
 
 use crate::filter::ProviderRequest;
 use crate::message;
-use crate::process_info::text;
+use crate::process_info::{self, text};
 use crate::provider_string::{hexadecimal, parse_provider_string};
 use crate::session::{Format, SessionRequest};
 
@@ -86,7 +87,10 @@ pub(crate) fn start_session() {
     if number("EnableEventPipe").unwrap_or(0) == 0 {
         return;
     }
-    let providers = match setting("EventPipeConfig").filter(|text| !text.is_empty()) {
+    let config = setting("EventPipeConfig")
+        .filter(|text| !text.is_empty())
+        .or_else(process_info::default_providers);
+    let providers = match config {
         None => Vec::from([ProviderRequest::new("*")]),
         Some(text) => match parse_provider_string(&text) {
             Ok(providers) => providers,
@@ -114,6 +118,7 @@ pub(crate) fn start_session() {
             Format::V4
         },
         stacks: stacks_enabled(),
+        rundown_keywords: DEFAULT_RUNDOWN_KEYWORD,
         hold_until_stop: is_off("EventPipeOutputStreaming"),
     };
     let path = setting("EventPipeOutputPath").filter(|path| !path.is_empty());

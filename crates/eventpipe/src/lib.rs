@@ -81,6 +81,7 @@ mod server;
 pub use argument::{Argument, Arguments, FieldKind};
 pub use callback::{Cause, ProviderChange};
 pub use definition::{Definition, FieldDescription, Level, Opcode};
+pub use encoder::Rundown;
 pub use event::{Event, EventOptions};
 pub use eventpipe_ring::Payload;
 pub use exit::shutdown;
@@ -104,7 +105,7 @@ pub use session::{Format, Session, SessionError, SessionId, SessionRequest, Sess
 /// | setting | meaning |
 /// |---|---|
 /// | `EnableEventPipe` | not 0: a session into a file, from the start to the end of the process |
-/// | `EventPipeConfig` | its providers, `name[:keywords[:level[:arguments]]],…` ([`parse_provider_string`]); everything if missing |
+/// | `EventPipeConfig` | its providers, `name[:keywords[:level[:arguments]]],…` ([`parse_provider_string`]); those of the [`Host`], else everything, if missing |
 /// | `EventPipeOutputPath` | its file, `{pid}` being replaced; `trace.nettrace` if missing |
 /// | `EventPipeCircularMB` | megabytes that may wait for a slow disk; 256 if missing |
 /// | `EventPipeOutputStreaming` | 0: the file is written at the end only |

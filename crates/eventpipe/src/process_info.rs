@@ -9,6 +9,7 @@ use eventpipe_os::{clock, process};
 use nettrace::{Field, FieldType, FormatVersion, Metadata, SystemTime, TraceInfo};
 
 use crate::argument::{put_utf16, utf16_units};
+use crate::encoder::Rundown;
 
 /// The metadata id of the event `ProcessInfo` in every stream; all others follow.
 pub(crate) const PROCESS_INFO_METADATA: u32 = 1;
@@ -104,12 +105,27 @@ pub struct Host {
     pub entry_assembly: String,
     /// Version of the runtime.
     pub product_version: String,
+    /// The providers of the session that the environment asks for without naming any, as `EventPipeConfig` spells them.
+    pub default_providers: Option<&'static str>,
+    /// Called on the drain's thread at the end of each session that asks for a rundown. It must not wait for anything that
+    /// waits for a session.
+    pub rundown: Option<fn(&mut Rundown<'_>)>,
 }
 
 impl Host {
     /// Makes clients see this host instead of the executable's name and this crate's version. The first one counts.
     pub fn announce(self) {
         HOST.get_or_init(|| self);
+    }
+}
+
+pub(crate) fn default_providers() -> Option<String> {
+    Some(String::from(HOST.get()?.default_providers?))
+}
+
+pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
+    if let Some(host) = HOST.get().and_then(|host| host.rundown) {
+        host(rundown);
     }
 }
 

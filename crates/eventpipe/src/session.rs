@@ -122,6 +122,7 @@ pub struct SessionRequest {
     pub(crate) buffer_mb: u32,
     pub(crate) format: Format,
     pub(crate) stacks: bool,
+    pub(crate) rundown_keywords: u64,
     /// Nothing is sent before the end.
     pub(crate) hold_until_stop: bool,
 }
@@ -140,6 +141,7 @@ impl SessionRequest {
             buffer_mb: 256,
             format: Format::V4,
             stacks: true,
+            rundown_keywords: 0,
             hold_until_stop: false,
         }
     }
@@ -169,6 +171,13 @@ impl SessionRequest {
     #[must_use]
     pub fn stacks(mut self, stacks: bool) -> Self {
         self.stacks = stacks;
+        self
+    }
+
+    /// What a host is to tell at the end of the session ([`Host::rundown`](crate::Host)); 0, as in the beginning, is nothing.
+    #[must_use]
+    pub fn rundown_keywords(mut self, keywords: u64) -> Self {
+        self.rundown_keywords = keywords;
         self
     }
 
@@ -266,6 +275,7 @@ fn build(
         format,
         &info,
         request.stacks,
+        request.rundown_keywords,
     ));
     output::start(state.clone(), output)?;
     Ok((state, encoder))

@@ -56,9 +56,12 @@ pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>) -> Answer {
 }
 
 fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
-    let supported = request.session == SessionKind::Stream
-        && request.format == codec::Format::NetTrace
-        && request.buffering_mode == BufferingMode::Drop;
+    if request.buffering_mode != BufferingMode::Drop {
+        // The answer of runtimes before .NET 11, which makes tools ask again without it.
+        return Answer::error(ErrorCode::UNKNOWN_COMMAND);
+    }
+    let supported =
+        request.session == SessionKind::Stream && request.format == codec::Format::NetTrace;
     if !supported {
         return Answer::error(ErrorCode::FAIL);
     }
@@ -67,6 +70,7 @@ fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
         buffer_mb: request.buffer_mb,
         format: Format::V4,
         stacks: request.stack_walk && environment::stacks_enabled(),
+        rundown_keywords: request.rundown_keyword,
         hold_until_stop: false,
     };
     match session::start(request, Output::Socket(socket.clone())) {
