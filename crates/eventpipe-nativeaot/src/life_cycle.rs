@@ -46,7 +46,9 @@ extern "C" fn initialize_server() -> bool {
 
 /// Waits while a port asks for a suspended start, until a client resumes the process.
 #[unsafe(export_name = "_Z43DiagnosticServer_PauseForDiagnosticsMonitorv")]
-extern "C" fn pause() {}
+extern "C" fn pause() {
+    eventpipe::wait_for_resume();
+}
 
 /// Nothing is left to do here.
 #[unsafe(export_name = "_Z23EventTracing_Initializev")]

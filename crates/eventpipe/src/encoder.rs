@@ -232,6 +232,7 @@ impl SessionEncoder {
     /// Ends the stream: `ProcessInfo`, the last sequence point, the end tag.
     pub(crate) fn finish(mut self, time_ns: u64) {
         let time_ns = time_ns.max(self.newest_ns);
+        self.process_info(time_ns);
         if self.rundown != 0 {
             process_info::run_down(&mut Rundown {
                 keywords: self.rundown,
@@ -239,7 +240,6 @@ impl SessionEncoder {
                 encoder: &mut self,
             });
         }
-        self.process_info(time_ns);
         self.sequence_point(time_ns, true);
         self.writer.finish();
         self.hand_over();

@@ -11,7 +11,9 @@
 //! | `EventPipeEnableStackwalk` | 0: no session gets stacks |
 //! | `EventPipeNetTraceFormat` | its format: 6 for V6, else V4 |
 //! | `EventPipePoolMB` | memory between writers and the drain; 64 MB if missing |
-//! | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket |
+//! | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket, and no ports |
+//! | `DiagnosticPorts` | monitors to dial: `path[,suspend or nosuspend]`, separated by `;` |
+//! | `DefaultDiagnosticPortSuspend` | not 0: the start waits for a client to resume it |
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -66,6 +68,11 @@ fn is_off(name: &str) -> bool {
 /// Whether clients may connect.
 pub(crate) fn diagnostics_enabled() -> bool {
     !is_off("EnableDiagnostics") && !is_off("EnableDiagnostics_IPC")
+}
+
+/// Whether the default port holds the start until a client resumes it.
+pub(crate) fn default_port_suspends() -> bool {
+    number("DefaultDiagnosticPortSuspend").is_some_and(|number| number != 0)
 }
 
 /// Whether sessions may have stacks.

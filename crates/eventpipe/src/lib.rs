@@ -112,11 +112,14 @@ pub use session::{Format, Session, SessionError, SessionId, SessionRequest, Sess
 /// | `EventPipeEnableStackwalk` | 0: events carry no stacks, in no session |
 /// | `EventPipeNetTraceFormat` | 6: the file has version 6 of the format, else 4 |
 /// | `EventPipePoolMB` | megabytes of memory between writers and the drain, taken while sessions run; 64 if missing |
-/// | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket |
+/// | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket, and no ports |
+/// | `DiagnosticPorts` | monitors to dial: `path[,suspend or nosuspend]`, separated by `;`; without a word the start waits until the monitor resumes it |
+/// | `DefaultDiagnosticPortSuspend` | not 0: the start waits for a client to resume it |
 /// | `TMPDIR` (as it is) | directory of the diagnostics socket, else `/tmp` |
 pub fn start() {
     start_engine();
     start_server();
+    wait_for_resume();
 }
 
 /// The first half of [`start`], for runtimes that start in steps: the session that the environment asks for.
@@ -136,4 +139,9 @@ pub fn start_server() {
     if !fork::is_child() && environment::diagnostics_enabled() {
         server::start();
     }
+}
+
+/// The last part of [`start`]: waits as long as a port that asks for a suspended start has not been told to resume it.
+pub fn wait_for_resume() {
+    server::wait_for_resume();
 }

@@ -160,7 +160,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// Identifies the process among all that a monitor sees: random, the same for the life of the process.
-fn cookie() -> Cookie {
+pub(crate) fn cookie() -> Cookie {
     static COOKIE: Once<[u8; 16]> = Once::new();
     Cookie(*COOKIE.get_or_init(random_guid))
 }

@@ -11,6 +11,7 @@ use dotnet_diagnostics::codec::{
 use eventpipe_os::process;
 use rustix::fd::OwnedFd;
 
+use super::ports::{self, PortNumber};
 use crate::control;
 use crate::environment;
 use crate::filter::{EventIds, ProviderRequest};
@@ -36,14 +37,17 @@ impl Answer {
     }
 }
 
-pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>) -> Answer {
+pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>, port: PortNumber) -> Answer {
     match request {
         Request::CollectTracing(request) => collect(request, socket),
         Request::StopTracing(id) => stop(id),
         Request::ProcessInfo(version) => answer_process_info(version),
         Request::ProcessEnvironment => answer_environment(),
-        // Nothing is ever suspended, and an answer of OK is expected in any state.
-        Request::ResumeRuntime => Answer::Message(encode_result().into()),
+        // An answer of OK is expected also where nothing is suspended.
+        Request::ResumeRuntime => {
+            ports::resume(port);
+            Answer::Message(encode_result().into())
+        }
         // There is no managed code to profile or to hook into, no jitted code to map, and no dump writer.
         Request::GenerateCoreDump(_)
         | Request::AttachProfiler(_)

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::commands::{self, Answer};
+use super::ports::PortNumber;
 use crate::output::discard_input;
 use crate::session::SessionState;
 
@@ -19,6 +20,7 @@ const LIMIT_NS: u64 = 5_000_000_000;
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Arc<OwnedFd>,
+    port: PortNumber,
     step: Step,
     deadline_ns: u64,
 }
@@ -38,9 +40,10 @@ enum Step {
 }
 
 impl Connection {
-    pub(super) fn new(socket: OwnedFd, now_ns: u64) -> Self {
+    pub(super) fn new(socket: OwnedFd, port: PortNumber, now_ns: u64) -> Self {
         Connection {
             socket: Arc::new(socket),
+            port,
             step: Step::Reading(RequestReader::new(Strictness::Exact)),
             deadline_ns: now_ns + LIMIT_NS,
         }
@@ -103,7 +106,7 @@ impl Connection {
             let answer = match progress {
                 Progress::Need(_) => continue,
                 Progress::Error(code) => Answer::Message(encode_error(code).into()),
-                Progress::Request(request) => commands::execute(request, &self.socket),
+                Progress::Request(request) => commands::execute(request, &self.socket, self.port),
             };
             return match answer {
                 Answer::Message(answer) => self.answer(answer, now_ns),

@@ -6,6 +6,7 @@
 
 mod commands;
 mod connection;
+mod ports;
 mod socket;
 
 use alloc::boxed::Box;
@@ -20,6 +21,8 @@ use rustix::io::Errno;
 use crate::message;
 use crate::output::timespec;
 use connection::Connection;
+pub(crate) use ports::wait_for_resume;
+use ports::{DEFAULT_PORT, Port};
 use socket::Listener;
 
 /// More connections than this are not kept. A further one takes the place of the oldest that has not said yet what it wants,
@@ -33,36 +36,43 @@ const ACCEPTS_PER_ROUND: usize = 32;
 const ACCEPT_PAUSE_NS: u64 = 100_000_000;
 
 static LISTENER: Mutex<Option<Listener>> = Mutex::new(None);
+static STARTED: Once<()> = Once::new();
 static WAKE: Once<Option<OwnedFd>> = Once::new();
 
-/// Opens the socket and starts the server. Does nothing when it runs already. What is wrong is said once on standard error, and
-/// the program runs on without a server.
+/// Opens the socket and starts the server. Does nothing when it was called before. What is wrong is said once on standard error,
+/// and the program runs on without a server.
 pub(crate) fn start() {
-    let mut place = LISTENER.lock();
-    if place.is_some() {
-        return;
-    }
-    let started = Listener::open().and_then(|listener| {
-        let socket = listener.duplicate()?;
-        WAKE.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok());
-        thread::spawn(c"eventpipe-ipc", Box::new(move || run(&socket)))
-            .map_err(|error| socket::ListenError::System(error.number))?;
-        Ok(listener)
-    });
-    match started {
-        Ok(listener) => *place = Some(listener),
-        Err(error) => {
-            drop(place);
-            let number = message::decimal(u64::from(error.number().unsigned_abs()));
-            message::warn(&[
-                "no diagnostics socket: ",
-                error.text(),
-                " (error ",
-                &number,
-                ")",
-            ]);
+    STARTED.get_or_init(|| {
+        let ports = ports::from_environment();
+        let listener = Listener::open()
+            .and_then(|listener| Ok((listener.duplicate()?, listener)))
+            .map_err(|error| warn(error.text(), error.number()))
+            .ok();
+        if listener.is_none() && ports.is_empty() {
+            return ports::resume_all();
         }
-    }
+        WAKE.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok());
+        let (socket, listener) = match listener {
+            Some((socket, listener)) => (Some(socket), Some(listener)),
+            None => (None, None),
+        };
+        let server = Box::new(move || run(socket.as_ref(), ports));
+        match thread::spawn(c"eventpipe-ipc", server) {
+            Ok(()) => *LISTENER.lock() = listener,
+            Err(error) => {
+                if let Some(listener) = listener {
+                    listener.remove();
+                }
+                warn("no thread for the server", error.number);
+                ports::resume_all();
+            }
+        }
+    });
+}
+
+fn warn(text: &str, number: i32) {
+    let number = message::decimal(u64::from(number.unsigned_abs()));
+    message::warn(&["no diagnostics socket: ", text, " (error ", &number, ")"]);
 }
 
 /// Removes the socket: no new clients from now on.
@@ -80,22 +90,25 @@ pub(crate) fn notify() {
     }
 }
 
-fn run(listener: &OwnedFd) {
+fn run(listener: Option<&OwnedFd>, mut ports: Vec<Port>) {
     let Some(Some(wake)) = WAKE.get() else { return };
     let mut connections: Vec<Connection> = Vec::new();
     let mut accept_after_ns = 0;
     loop {
         let now = clock::monotonic_ns();
+        for port in &mut ports {
+            port.dial(now);
+        }
         let room = has_room(&connections);
         let accepting = room && now >= accept_after_ns;
-        let mut fds = Vec::with_capacity(connections.len() + 2);
+        let mut fds = Vec::with_capacity(ports.len() + connections.len() + 2);
         fds.push(PollFd::new(wake, PollFlags::IN));
-        let accept_events = if accepting {
+        let accept_events = if accepting && listener.is_some() {
             PollFlags::IN
         } else {
             PollFlags::empty()
         };
-        fds.push(PollFd::new(listener, accept_events));
+        fds.push(PollFd::new(listener.unwrap_or(wake), accept_events));
         let mut next_ns = if accepting {
             u64::MAX
         } else {
@@ -103,6 +116,10 @@ fn run(listener: &OwnedFd) {
         };
         if !room {
             next_ns = u64::MAX;
+        }
+        for port in &ports {
+            fds.push(port.poll_fd(wake));
+            next_ns = next_ns.min(port.dial_at_ns());
         }
         for connection in &connections {
             fds.push(connection.poll_fd());
@@ -119,10 +136,20 @@ fn run(listener: &OwnedFd) {
             let _ = rustix::io::read(wake, &mut [0; 8]);
         }
         let now = clock::monotonic_ns();
-        let mut flags = ready.iter().skip(2);
+        let mut flags = ready.iter().skip(2).copied();
+        let mut new = Vec::new();
+        for port in &mut ports {
+            new.extend(port.take(flags.next().unwrap_or(PollFlags::empty()), now));
+        }
         connections.retain_mut(|connection| {
-            connection.advance(flags.next().copied().unwrap_or(PollFlags::empty()), now)
+            connection.advance(flags.next().unwrap_or(PollFlags::empty()), now)
         });
+        for mut connection in new {
+            if connection.advance(PollFlags::IN, now) {
+                connections.push(connection);
+            }
+        }
+        let Some(listener) = listener else { continue };
         if ready.get(1).is_some_and(|flags| !flags.is_empty()) {
             for _ in 0..ACCEPTS_PER_ROUND {
                 if !has_room(&connections) {
@@ -130,7 +157,7 @@ fn run(listener: &OwnedFd) {
                 }
                 match socket::accept(listener) {
                     Ok(Some(socket)) => {
-                        let mut connection = Connection::new(socket, now);
+                        let mut connection = Connection::new(socket, DEFAULT_PORT, now);
                         // Most clients have sent their request by now, and are never among those that give way.
                         if connection.advance(PollFlags::IN, now) {
                             connections.push(connection);

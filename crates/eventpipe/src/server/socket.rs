@@ -106,7 +106,7 @@ impl Listener {
     }
 }
 
-fn stream_socket() -> Result<OwnedFd, Errno> {
+pub(super) fn stream_socket() -> Result<OwnedFd, Errno> {
     rustix::net::socket_with(
         AddressFamily::UNIX,
         SocketType::STREAM,
