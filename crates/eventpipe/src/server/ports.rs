@@ -1,7 +1,6 @@
 //! Ports that the environment names (`DiagnosticPorts`, ipc.md 4): the process dials a monitor, introduces itself and waits for a
 //! request on that connection, again and again. And the suspended start that such a port, or the default one, may ask for.
 
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicU64, Ordering};
 
