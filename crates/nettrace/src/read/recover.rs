@@ -44,8 +44,7 @@ impl<R: Read> Reader<R> {
 
     fn damaged(&mut self, error: Error, end: u64) -> Result<(), Error> {
         if !self.options.recover {
-            self.state = State::Ended { is_complete: false };
-            return Err(error);
+            return Err(self.stop(error));
         }
         self.skip(error.offset, end, error.kind);
         Ok(())
@@ -53,12 +52,21 @@ impl<R: Read> Reader<R> {
 
     /// The file ended without its end tag.
     pub(super) fn end_early(&mut self, error: Error) -> Result<(), Error> {
-        self.state = State::Ended { is_complete: false };
+        let error = self.stop(error);
         if !self.options.recover {
             return Err(error);
         }
         self.skip(error.offset, error.offset, error.kind);
         Ok(())
+    }
+
+    /// Nothing comes after this error.
+    fn stop(&mut self, error: Error) -> Error {
+        self.state = State::Ended { is_complete: false };
+        if !self.options.recover {
+            self.notices.clear();
+        }
+        error
     }
 
     fn skip(&mut self, start: u64, end: u64, reason: ErrorKind) {
@@ -81,10 +89,7 @@ impl<R: Read> Reader<R> {
             }
             ErrorKind::Truncated => self.end_early(error),
             _ if self.options.recover => self.find_next_block(error),
-            _ => {
-                self.state = State::Ended { is_complete: false };
-                Err(error)
-            }
+            _ => Err(self.stop(error)),
         }
     }
 

@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses a part of this")]
 
 pub(crate) mod generate;
+pub(crate) mod legacy;
+pub(crate) mod property;
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,0 +1,7 @@
+//! Descriptions from anywhere, in the layouts of V4 and V6.
+#![no_main]
+
+#[path = "../../crates/nettrace/tests/support/property.rs"]
+mod property;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| property::metadata_holds(data));

@@ -1,0 +1,7 @@
+//! A trace from anywhere: every version, both orders, recovery, and writing it anew.
+#![no_main]
+
+#[path = "../../crates/nettrace/tests/support/property.rs"]
+mod property;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| property::reader_holds(data));
