@@ -15,6 +15,7 @@ mod exit_code;
 mod filter;
 mod human;
 mod input;
+mod launch;
 mod live;
 mod output;
 mod profiles;

@@ -212,9 +212,10 @@ fn with_the_commands_own_exit_code() {
     let (code, _) = support::report(&trace);
     assert_eq!(code, 0);
 
-    // One that is stopped by time is ended, and that is no failure.
+    // One that is stopped by time is ended, and that is no failure. The port's file goes too.
     let trace = scratch.file("b.nettrace");
     let stopped = tool()
+        .env("TMPDIR", scratch.path())
         .args(["collect", "--duration", "1s", "-o"])
         .arg(&trace)
         .arg("--")
@@ -225,6 +226,16 @@ fn with_the_commands_own_exit_code() {
         .unwrap();
     let (code, _, error) = answer(&stopped);
     assert_eq!(code, 0, "{error}");
+    let left = std::fs::read_dir(scratch.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let left: Vec<String> = left
+        .map(|name| name.to_string_lossy().into_owned())
+        .collect();
+    assert!(
+        !left.iter().any(|name| name.starts_with("eventpipe-")),
+        "{left:?}"
+    );
 }
 
 #[test]

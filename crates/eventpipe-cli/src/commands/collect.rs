@@ -1,10 +1,10 @@
 //! `eventpipe collect`: options → request → target → session → recording → summary.
 
-use crate::attach::{Channel, Finished, Recording};
-use crate::child::{Launched, exit_code_of};
+use crate::attach::{Channel, Recording};
 use crate::cli::Collect;
-use crate::drive::{Options, Reason};
+use crate::drive::Options;
 use crate::exit_code::{ExitCode, Failure};
+use crate::launch::Launch;
 use crate::output::{self, RecordingFile};
 use crate::profiles::{self, Asked, Request};
 use crate::providers;
@@ -12,19 +12,9 @@ use crate::table::{self, Align, Table};
 use crate::target::{self, attach_failure};
 use crate::terminal::note;
 use dotnet_diagnostics::Error;
-use dotnet_diagnostics::client::{Client, Endpoint, Fallbacks, Session};
+use dotnet_diagnostics::client::{Client, Fallbacks, Session};
 use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig};
-use dotnet_diagnostics::port::Listener;
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
-use std::thread;
-use std::time::{Duration, Instant};
-
-/// How long a started command may take to dial in.
-const DIAL_IN_LIMIT: Duration = Duration::from_secs(10);
-
-/// How often something that may take long is looked after.
-const POLL: Duration = Duration::from_millis(50);
 
 /// Records a trace; gives the exit code.
 pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
@@ -171,117 +161,4 @@ fn enabled(collect: &CollectTracing, request: &Request) -> String {
         ]);
     }
     list.render(table::stderr_width())
-}
-
-/// A command that was started to be traced, and the port at which it dials in.
-#[derive(Debug)]
-struct Launch {
-    child: Launched,
-    listener: Option<Listener>,
-    program: String,
-    is_native: bool,
-}
-
-impl Launch {
-    fn start(arguments: &Collect) -> anyhow::Result<Launch> {
-        let name = format!(
-            "eventpipe-{}-{}.socket",
-            std::process::id(),
-            jiff::Timestamp::now().as_millisecond()
-        );
-        let listener = Listener::bind(std::env::temp_dir().join(name)).map_err(attach_failure)?;
-        let child = Launched::start(&arguments.command, listener.path(), arguments.show_child_io)?;
-        let program = arguments.command.first().map(|word| {
-            let path = Path::new(word);
-            path.file_name()
-                .unwrap_or(word)
-                .to_string_lossy()
-                .into_owned()
-        });
-        Ok(Launch {
-            child,
-            listener: Some(listener),
-            program: program.unwrap_or_default(),
-            is_native: false,
-        })
-    }
-
-    /// Waits for the command to dial in; it is suspended then.
-    fn dialled_in(&mut self, channel: &Channel) -> anyhow::Result<Client> {
-        let failure = |code, text: String| Err(Failure::new(code, text).into());
-        let deadline = Instant::now() + DIAL_IN_LIMIT;
-        let Some(listener) = self.listener.take() else {
-            return failure(ExitCode::Unexpected, "the port was closed".into());
-        };
-        loop {
-            let runtime = listener.next_runtime(POLL).map_err(attach_failure)?;
-            if let Some(runtime) = runtime {
-                let client = Client::new(Endpoint::Runtime(runtime));
-                if let Ok(info) = client.process_info() {
-                    self.is_native = target::is_native(&info);
-                    self.program = Some(info.entry_assembly)
-                        .filter(|name| !name.is_empty())
-                        .unwrap_or_else(|| self.program.clone());
-                }
-                let_others_go_on(listener);
-                return Ok(client);
-            }
-            let name = &self.program;
-            if let Some(status) = self.child.status() {
-                let text = format!("'{name}' ended ({status}) before it could be traced");
-                return failure(ExitCode::Session, text);
-            }
-            if channel.was_signalled() {
-                return failure(ExitCode::Session, "interrupted".into());
-            }
-            if Instant::now() >= deadline {
-                let text = format!(
-                    "'{name}' did not dial in within {} s: it is no program with EventPipe, or its \
-                     diagnostics are switched off",
-                    DIAL_IN_LIMIT.as_secs()
-                );
-                return failure(ExitCode::Session, text);
-            }
-        }
-    }
-
-    /// Ends what is left of the command; gives the exit code of the whole.
-    fn finish(mut self, finished: &Finished) -> u8 {
-        if finished.reason == Reason::Target {
-            // The runtime closed the stream because it ends; its process does a moment later.
-            while self.child.wait_at_most(POLL).is_none() {
-                if finished.channel.was_signalled() {
-                    self.child.end();
-                }
-            }
-        } else {
-            self.child.end();
-        }
-        match (finished.reason, finished.code, self.child.status()) {
-            // A command that was killed breaks its stream off; its own code says so.
-            (Reason::Target, ExitCode::Ok | ExitCode::Tracing, Some(status)) => {
-                exit_code_of(status)
-            }
-            (_, code, _) => code as u8,
-        }
-    }
-}
-
-/// Programs that the command starts inherit its variable and would wait for ever: they are told to
-/// go on, untraced. Runs until the tool ends.
-fn let_others_go_on(listener: Listener) {
-    let _ = thread::Builder::new().name("port".into()).spawn(move || {
-        while let Ok(next) = listener.next_runtime(Duration::from_secs(3600)) {
-            let Some(runtime) = next else { continue };
-            let pid = runtime.process_id();
-            if Client::new(Endpoint::Runtime(runtime))
-                .resume_runtime()
-                .is_ok()
-            {
-                note(format_args!(
-                    "process {pid}, started by the command, is not traced"
-                ));
-            }
-        }
-    });
 }
