@@ -276,24 +276,19 @@ pub(crate) fn utf16_units(text: &str) -> usize {
 /// Widens `text` to UTF-16 (little-endian) at the start of `out`, without terminator.
 #[inline]
 pub(crate) fn put_utf16<'o>(text: &str, out: &'o mut [u8]) -> &'o mut [u8] {
-    let ascii = text
-        .as_bytes()
-        .iter()
-        .take_while(|byte| byte.is_ascii())
-        .count();
-    if ascii == text.len() {
-        return match out.split_at_mut_checked(text.len() * 2) {
-            Some((field, rest)) => {
-                let (units, _) = field.as_chunks_mut::<2>();
-                for (unit, &byte) in units.iter_mut().zip(text.as_bytes()) {
-                    *unit = without_nul(u16::from(byte)).to_le_bytes();
-                }
-                rest
-            }
-            None => &mut [],
-        };
+    if !text.is_ascii() {
+        return put_utf16_mixed(text, out);
     }
-    put_utf16_mixed(text, out)
+    match out.split_at_mut_checked(text.len() * 2) {
+        Some((field, rest)) => {
+            let (units, _) = field.as_chunks_mut::<2>();
+            for (unit, &byte) in units.iter_mut().zip(text.as_bytes()) {
+                *unit = without_nul(u16::from(byte)).to_le_bytes();
+            }
+            rest
+        }
+        None => &mut [],
+    }
 }
 
 #[cold]

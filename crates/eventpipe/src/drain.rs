@@ -23,6 +23,10 @@ use crate::session::SessionError;
 /// Time between two rounds while events come. An event is with its reader's socket within twice this.
 const INTERVAL_NS: u64 = 30_000_000;
 
+/// The clock's rate is known better with every look at it, so an idle drain still looks now and then, for a while.
+const YOUNG_NS: u64 = 5_000_000_000;
+const YOUNG_INTERVAL_NS: u64 = 1_500_000_000;
+
 /// How long a round is waited for that a stopping session needs.
 const STOP_INTERVAL_NS: u64 = 20_000;
 
@@ -89,16 +93,19 @@ fn run() {
         last_session_ns = Some(clock::monotonic_ns());
         let round = drain.round(&mut sessions);
         sessions.finish_due(drain, round.boundary_ticks);
+        if sessions.active == 0 {
+            continue;
+        }
         if !sessions.finishing.is_empty() {
             ENGINE.drain.wait(Some(STOP_INTERVAL_NS));
         } else if round.records > 0 || round.lost > 0 || sessions.has_pending() {
             ENGINE.drain.wait(Some(INTERVAL_NS));
         } else {
             drain.take_back_idle();
-            let timeout = if drain.prepare_idle() {
-                None
-            } else {
-                Some(INTERVAL_NS)
+            let timeout = match drain.prepare_idle() {
+                true if sessions.clock_is_young() => Some(YOUNG_INTERVAL_NS),
+                true => None,
+                false => Some(INTERVAL_NS),
             };
             ENGINE.drain.wait(timeout);
         }
@@ -132,6 +139,7 @@ struct Sessions {
     /// Sessions that end: bit, and the tick up to which they must have been given everything.
     finishing: Vec<(u32, u64)>,
     clock: Clock,
+    clock_since_ns: u64,
     thread: ThreadInfo,
     run: u64,
     /// The system's ids of threads that have been told and have not ended.
@@ -145,6 +153,7 @@ impl Sessions {
             active: 0,
             finishing: Vec::new(),
             clock: Clock::new(),
+            clock_since_ns: 0,
             thread: ThreadInfo {
                 uid: 0,
                 os_thread_id: 0,
@@ -191,6 +200,10 @@ impl Sessions {
                 control.release(bit);
             }
         }
+    }
+
+    fn clock_is_young(&self) -> bool {
+        clock::monotonic_ns().saturating_sub(self.clock_since_ns) < YOUNG_NS
     }
 
     fn has_pending(&self) -> bool {

@@ -13,10 +13,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::engine::ENGINE;
 
-/// Buffers that are kept for the next pieces, so that pages are not faulted in again and again.
-const SPARES: usize = 4;
-/// Larger buffers than this are given back instead of kept.
-const LARGEST_SPARE: usize = 1 << 20;
+/// So much memory is kept for the next pieces, because fresh pages cost more than the events that go there.
+const SPARE_BYTES: usize = 4 << 20;
 
 #[derive(Debug)]
 pub(crate) struct Queue {
@@ -37,6 +35,7 @@ pub(crate) struct Queue {
 struct State {
     pieces: VecDeque<Vec<u8>>,
     spares: Vec<Vec<u8>>,
+    spare_bytes: usize,
     open: bool,
     closing: bool,
     /// The sender sleeps, or is about to.
@@ -101,6 +100,7 @@ impl Queue {
             return;
         }
         let spare = state.spares.pop().unwrap_or_default();
+        state.spare_bytes -= spare.capacity();
         self.used.fetch_add(piece.len(), Ordering::Relaxed);
         state.pieces.push_back(core::mem::replace(piece, spare));
         let wake = state.open && core::mem::take(&mut state.sleeping);
@@ -186,7 +186,8 @@ impl Queue {
         }
         piece.clear();
         let mut state = self.state.lock();
-        if state.spares.len() < SPARES && piece.capacity() <= LARGEST_SPARE {
+        if state.spare_bytes.saturating_add(piece.capacity()) <= SPARE_BYTES {
+            state.spare_bytes += piece.capacity();
             state.spares.push(piece);
         }
     }
