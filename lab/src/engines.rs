@@ -38,6 +38,10 @@ pub enum Engine {
     Net10,
     /// The C engine of .NET 11.
     Net11,
+    /// This project's engine linked into a NativeAOT program of .NET 10 in place of its own.
+    #[value(name = "ours-aot10")]
+    #[serde(rename = "ours-aot10")]
+    OursAot10,
     /// The C engine linked into a NativeAOT program of .NET 10.
     Aot10,
     /// The C engine linked into a NativeAOT program of .NET 11.
@@ -46,8 +50,9 @@ pub enum Engine {
 
 impl Engine {
     /// All of them, ours first, then by age.
-    pub const ALL: [Engine; 7] = [
+    pub const ALL: [Engine; 8] = [
         Engine::Ours,
+        Engine::OursAot10,
         Engine::Net3,
         Engine::Net8,
         Engine::Net10,
@@ -60,6 +65,7 @@ impl Engine {
     pub fn name(self) -> &'static str {
         match self {
             Engine::Ours => "ours",
+            Engine::OursAot10 => "ours-aot10",
             Engine::Net3 => "net3.1",
             Engine::Net8 => "net8",
             Engine::Net10 => "net10",
@@ -73,6 +79,7 @@ impl Engine {
     pub fn title(self) -> &'static str {
         match self {
             Engine::Ours => "Rust (this project)",
+            Engine::OursAot10 => "Rust (NativeAOT .NET 10)",
             Engine::Net3 => "C++ (.NET Core 3.1)",
             Engine::Net8 => "C (.NET 8)",
             Engine::Net10 => "C (.NET 10)",
@@ -88,13 +95,13 @@ impl Engine {
             Engine::Net8 => Some(Runtime::Net8),
             Engine::Net10 => Some(Runtime::Net10),
             Engine::Net11 => Some(Runtime::Net11),
-            Engine::Ours | Engine::Aot10 | Engine::Aot11 => None,
+            Engine::Ours | Engine::OursAot10 | Engine::Aot10 | Engine::Aot11 => None,
         }
     }
 
     /// Whether the engine can put stacks on the events of a native or managed program at all. NativeAOT programs have none.
     pub fn has_stacks(self) -> bool {
-        !matches!(self, Engine::Aot10 | Engine::Aot11)
+        !matches!(self, Engine::OursAot10 | Engine::Aot10 | Engine::Aot11)
     }
 
     /// Whether events can be had without stacks: .NET Core 3.1 has no switch for it.
@@ -131,8 +138,12 @@ impl Engine {
             return Ok(peers.program(runtime, "stress"));
         }
         Ok(match self {
-            Engine::Aot10 => Command::new(link_native("nativeaot-kit")?),
-            Engine::Aot11 => Command::new(link_native("nativeaot-kit-net11")?),
+            Engine::OursAot10 => {
+                let library = crate::size::native_library()?;
+                Command::new(link_native("nativeaot-kit", Some(&library))?)
+            }
+            Engine::Aot10 => Command::new(link_native("nativeaot-kit", None)?),
+            Engine::Aot11 => Command::new(link_native("nativeaot-kit-net11", None)?),
             _ => {
                 let mut command = Command::new(lab);
                 command.arg("target");
@@ -148,25 +159,34 @@ impl fmt::Display for Engine {
     }
 }
 
-/// The NativeAOT stress program with the C engine, linked from the kit's object on first use.
-fn link_native(kit: &str) -> Result<PathBuf> {
+/// The NativeAOT stress program, linked from the kit's object: with the given library, else with the kit's C engine.
+fn link_native(kit: &str, library: Option<&Path>) -> Result<PathBuf> {
     let shared = peers::shared().context("no ../shared (set EVENTPIPE_SHARED)")?;
     let script = shared.join("peers/nativeaot/link.sh");
     let programs = std::env::var_os("PEERS_DIR")
         .map(PathBuf::from)
         .unwrap_or_else(|| PathBuf::from("target/peers"));
-    let kit = std::fs::canonicalize(programs.join(kit))
+    let kit_folder = std::fs::canonicalize(programs.join(kit))
         .with_context(|| format!("{kit} is not among the peers"))?;
-    let program = kit.join("stress-c-engine");
-    if program.is_file() {
+    let own_engine = kit_folder.join("lib/libeventpipe-enabled.a");
+    let archive = library.unwrap_or(&own_engine);
+    let engine = if library.is_some() { "rust" } else { "c" };
+    let program = archive_folder().join(format!("stress-{kit}-{engine}"));
+    let newer = |file: &Path| {
+        std::fs::metadata(file)
+            .and_then(|file| file.modified())
+            .ok()
+    };
+    if newer(&program) > newer(archive) {
         return Ok(program);
     }
+    std::fs::create_dir_all(archive_folder()).context("creating a folder under target")?;
     let output = Command::new("sh")
         .arg(&script)
         .arg(&program)
-        .arg(kit.join("lib/libeventpipe-enabled.a"))
-        .env("KIT", &kit)
-        .env("APP", kit.join("app/stress.o"))
+        .arg(archive)
+        .env("KIT", &kit_folder)
+        .env("APP", kit_folder.join("app/stress.o"))
         .output()
         .with_context(|| format!("starting {}", script.display()))?;
     if !output.status.success() {
@@ -176,4 +196,9 @@ fn link_native(kit: &str) -> Result<PathBuf> {
         );
     }
     Ok(program)
+}
+
+/// Where linked programs are kept.
+fn archive_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/lab")
 }

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod compare;
 pub mod emit;
 mod engines;
+pub mod instructions;
 pub mod process;
 pub mod record;
 pub mod size;

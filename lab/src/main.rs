@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lab::{Engine, bench, compare, emit, record, size, stress, target};
+use lab::{Engine, bench, compare, emit, instructions, record, size, stress, target};
 
 /// Stress programs and measurements for EventPipe.
 #[derive(Debug, Parser)]
@@ -38,6 +38,9 @@ enum Command {
     /// A program that writes a known sequence of events with every type of argument (for tests).
     #[command(hide = true)]
     Emit(emit::Arguments),
+    /// Run one path of the engine for callgrind to count (.ci/instructions).
+    #[command(hide = true)]
+    Instructions(instructions::Arguments),
     /// Record a process until it ends (for tests, which kill it).
     #[command(hide = true)]
     Record(record::Arguments),
@@ -116,6 +119,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Target(arguments) => target::run(&arguments),
         Command::Emit(arguments) => emit::run(&arguments),
+        Command::Instructions(arguments) => instructions::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),
     }
 }

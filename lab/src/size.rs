@@ -76,7 +76,9 @@ pub fn measure() -> Result<Sizes> {
     let mut sizes = Sizes::default();
     rust_programs(&mut sizes)?;
     if let Err(error) = native_programs(&mut sizes) {
-        sizes.missing.push(format!("{error:#}"));
+        eprintln!("not measured: {error:#}");
+        // The chain of causes names folders of this machine.
+        sizes.missing.push(error.to_string());
     }
     Ok(sizes)
 }
@@ -85,32 +87,44 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn build(profile: &str, package: &str) -> Result<PathBuf> {
+fn cargo(arguments: &[&str]) -> Result<PathBuf> {
     let target = workspace().join("target");
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args([
-            "build",
-            "--quiet",
-            "--profile",
-            profile,
-            "-p",
-            package,
-            "--target-dir",
-        ])
+        .args(arguments)
+        .arg("--quiet")
+        .arg("--target-dir")
         .arg(&target)
         .current_dir(workspace())
         .output()
         .context("starting cargo")?;
     ensure!(
         output.status.success(),
-        "building {package}: {}",
+        "cargo {}: {}",
+        arguments.join(" "),
         peers::stderr(&output)
     );
-    Ok(target.join(profile))
+    Ok(target)
+}
+
+/// Builds this engine as the static library that takes the place of a NativeAOT program's own.
+pub(crate) fn native_library() -> Result<PathBuf> {
+    const PACKAGE: &str = "eventpipe-nativeaot";
+    let target = cargo(&[
+        "rustc",
+        "--package",
+        PACKAGE,
+        "--profile",
+        "nativeaot",
+        "--features",
+        "standalone",
+        "--crate-type",
+        "staticlib",
+    ])?;
+    Ok(target.join("nativeaot/libeventpipe_nativeaot.a"))
 }
 
 fn rust_programs(sizes: &mut Sizes) -> Result<()> {
-    let folder = build("size", "lab-size")?;
+    let folder = cargo(&["build", "--package", "lab-size", "--profile", "size"])?.join("size");
     let without = size_of(
         &folder.join("size-without"),
         "Rust program without the engine",
@@ -129,13 +143,13 @@ fn rust_programs(sizes: &mut Sizes) -> Result<()> {
 
 /// The NativeAOT application with the C engine, with the C engine's empty twin, and with ours.
 fn native_programs(sizes: &mut Sizes) -> Result<()> {
-    let shared = peers::shared().context("NativeAOT: no ../shared (set EVENTPIPE_SHARED)")?;
+    let shared = peers::shared().context("NativeAOT programs: there is no ../shared")?;
     let programs = std::env::var_os("PEERS_DIR")
         .map_or_else(|| workspace().join("target/peers"), PathBuf::from);
     let kit = programs
         .join("nativeaot-kit")
         .canonicalize()
-        .context("NativeAOT: the link kit is not among the peers")?;
+        .context("NativeAOT programs: the link kit is not among the peers")?;
     let folder = std::env::temp_dir().join(format!("lab-size-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let link = |name: &str, archive: &Path| -> Result<Row> {
@@ -161,12 +175,7 @@ fn native_programs(sizes: &mut Sizes) -> Result<()> {
             &disabled,
             "C engine with server in a NativeAOT program (.NET 10)",
         ));
-        let own = "eventpipe-nativeaot";
-        ensure!(
-            workspace().join("crates").join(own).is_dir(),
-            "this engine in a NativeAOT program: there is no crate {own} yet"
-        );
-        let library = build("nativeaot", own)?.join("libeventpipe_nativeaot.a");
+        let library = native_library()?;
         let ours = link("ours", &library)?;
         sizes.rows.push(ours.less(
             &disabled,

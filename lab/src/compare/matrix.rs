@@ -177,7 +177,7 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
                 )
                 .with_context(|| format!("{} in {case:?}", engine.title()))?;
                 eprintln!(
-                    "[{done}/{total}] {:<7} {:?} {} bytes, {} threads, stacks {:?}, {:?}: {:.0} k events/s read, {:.1} % lost",
+                    "[{done}/{total}] {:<10} {:?} {} bytes, {} threads, stacks {:?}, {:?}: {:.0} k events/s read, {:.1} % lost",
                     engine,
                     case.kind,
                     case.event_size,

@@ -83,7 +83,7 @@ pub fn print_outcome(out: &mut dyn Write, outcome: &Outcome, header: bool) -> io
     if header {
         writeln!(
             out,
-            "{:<7} {:>5} {:>7} {:>11} {:>11} {:>11} {:>8} {:>9} {:>7} {:>6} {:>8} {:>7} {:>6}",
+            "{:<10} {:>5} {:>7} {:>11} {:>11} {:>11} {:>8} {:>9} {:>7} {:>6} {:>8} {:>7} {:>6}",
             "engine",
             "cores",
             "threads",
@@ -103,7 +103,7 @@ pub fn print_outcome(out: &mut dyn Write, outcome: &Outcome, header: bool) -> io
     let or_unknown = |text: Option<String>| text.unwrap_or_else(|| "?".to_owned());
     writeln!(
         out,
-        "{:<7} {:>5} {:>7} {:>11} {:>11} {:>11} {:>8} {:>9} {:>7.1} {:>6} {:>8.3} {:>7.1} {:>6}",
+        "{:<10} {:>5} {:>7} {:>11} {:>11} {:>11} {:>8} {:>9} {:>7.1} {:>6} {:>8.3} {:>7.1} {:>6}",
         outcome.engine,
         outcome
             .cores

@@ -1,0 +1,123 @@
+//! `lab instructions`: one path of the engine a known number of times, for callgrind to count.
+//!
+//! Only what runs inside [`measured`] is counted (`--toggle-collect`), on the thread that runs it, so the drain and the start of the
+//! program do not disturb. Instructions per event are the same in every run to a fraction of one; nanoseconds are not. `.ci/instructions` compares
+//! them with lab/instructions.txt.
+
+use std::hint::black_box;
+
+use anyhow::{Result, ensure};
+use eventpipe::{Level, ProviderRequest, SessionRequest};
+use eventpipe_ring::{EventKey, RecordOptions, Ring};
+
+eventpipe::provider! {
+    /// The measured events.
+    pub mod events = "EventPipeLabInstructions";
+
+    /// Eight bytes.
+    #[event(id = 1)]
+    fn number(value: u64);
+
+    /// A counted piece.
+    #[event(id = 2)]
+    fn bytes(data: &[u8]);
+
+    /// A text, widened to UTF-16.
+    #[event(id = 3)]
+    fn text(text: &str);
+}
+
+/// What to run.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Arguments {
+    /// The path.
+    #[arg(value_enum)]
+    path: Path,
+    /// How often.
+    #[arg(long, default_value_t = 10_000)]
+    count: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Path {
+    /// Nobody listens.
+    Disabled,
+    /// 8 bytes.
+    Event8,
+    /// 100 bytes.
+    Event100,
+    /// A text of 49 characters: 100 bytes.
+    EventText,
+    /// 100 bytes with a stack.
+    EventStack,
+    /// No block is free.
+    Dropped,
+}
+
+/// Runs the path.
+///
+/// # Errors
+/// The session does not start, or events were lost that had room.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let (path, count) = (arguments.path, arguments.count);
+    if path == Path::Dropped {
+        return dropped(count);
+    }
+    let session = (path != Path::Disabled)
+        .then(|| {
+            SessionRequest::new()
+                .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
+                .stacks(path == Path::EventStack)
+                .start_callback(|_| {})
+        })
+        .transpose()
+        .map_err(|error| anyhow::anyhow!("starting the session: {}", error.text()))?;
+    let data = [7_u8; 98];
+    let text = "x".repeat(49);
+    let write = |number: u64| match path {
+        Path::Disabled | Path::Event8 => events::number(number),
+        Path::EventText => events::text(&text),
+        _ => events::bytes(&data),
+    };
+    // The first event of a thread finds its place in the buffer.
+    write(0);
+    match path {
+        Path::Disabled | Path::Event8 => measured(count, events::number),
+        Path::EventText => measured(count, |_| events::text(black_box(&text))),
+        _ => measured(count, |_| events::bytes(black_box(&data))),
+    }
+    if let Some(session) = session {
+        session.stop();
+        let figures = session.statistics();
+        ensure!(
+            (figures.delivered, figures.lost) == (count + 1, 0),
+            "{figures:?} of {}",
+            count + 1
+        );
+    }
+    Ok(())
+}
+
+fn dropped(count: u64) -> Result<()> {
+    static RING: Ring = Ring::new();
+    static KEY: EventKey = EventKey::new(1);
+    ensure!(RING.start(256 << 10).is_ok(), "no memory for the ring");
+    let payload = [7_u8; 100];
+    let write = |_| RING.write(&KEY, black_box(&payload), &RecordOptions::default());
+    (0..20_000).for_each(write);
+    let before = RING.statistics().lost;
+    measured(count, write);
+    ensure!(
+        RING.statistics().lost - before == count,
+        "an event found room"
+    );
+    Ok(())
+}
+
+/// What is counted: `count` calls.
+#[inline(never)]
+fn measured(count: u64, write: impl Fn(u64)) {
+    for number in 0..count {
+        write(black_box(number));
+    }
+}
