@@ -91,48 +91,72 @@ pub(crate) struct Slot {
     pub(crate) scan_flags: Private32,
 }
 
-/// Totals of lost events, by reason and session, for the life of the slot.
+/// Numbers by reason and session.
+type Table<T> = [[T; SESSIONS as usize]; LossReason::ALL.len()];
+
+/// Totals of lost events, for the life of the slot.
 ///
-/// Added to by the owner, at any level (read-modify-writes, as a signal handler may come in between). Releases: who acquires a total sees the
-/// entry into the section that added to it.
+/// Releases: who acquires a total sees the entry into the section that added to it.
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Losses {
-    totals: [[AtomicU64; SESSIONS as usize]; LossReason::ALL.len()],
-    /// What the drain has told its sink of these.
-    told: [[Private64; SESSIONS as usize]; LossReason::ALL.len()],
+    /// Lost by the thread itself: it alone stores here.
+    own: Table<AtomicU64>,
+    /// What the drain has told its sink of both.
+    told: Table<Private64>,
+    /// Lost by what interrupted it, or by several threads: added to in one step.
+    shared: Table<AtomicU64>,
+}
+
+macro_rules! table {
+    ($value:expr) => {
+        [
+            const_array!($value),
+            const_array!($value),
+            const_array!($value),
+        ]
+    };
 }
 
 impl Losses {
     const_unless_loom! {
         pub(crate) fn new() -> Self {
             Self {
-                totals: [const_array!(AtomicU64::new(0)), const_array!(AtomicU64::new(0)), const_array!(AtomicU64::new(0))],
-                told: [const_array!(Private64::new(0)), const_array!(Private64::new(0)), const_array!(Private64::new(0))],
+                own: table!(AtomicU64::new(0)),
+                told: table!(Private64::new(0)),
+                shared: table!(AtomicU64::new(0)),
             }
         }
     }
 
+    /// One more, counted by the slot's thread in a section of lane 0.
     #[inline]
-    pub(crate) fn add(&self, session: u32, reason: LossReason) {
-        if let Some(total) = self.place(session, reason) {
+    pub(crate) fn add_own(&self, session: u32, reason: LossReason) {
+        if let Some(total) = place(&self.own, session, reason) {
+            total.store(total.load(Ordering::Relaxed) + 1, Ordering::Release);
+        }
+    }
+
+    /// One more, counted by anybody.
+    #[inline]
+    pub(crate) fn add_shared(&self, session: u32, reason: LossReason) {
+        if let Some(total) = place(&self.shared, session, reason) {
             total.fetch_add(1, Ordering::Release);
         }
     }
 
     #[inline]
     pub(crate) fn total(&self, session: u32, reason: LossReason) -> u64 {
-        self.place(session, reason)
-            .map_or(0, |total| total.load(Ordering::Acquire))
+        let load = |table| {
+            place(table, session, reason)
+                .map_or(0, |total: &AtomicU64| total.load(Ordering::Acquire))
+        };
+        load(&self.own) + load(&self.shared)
     }
 
     /// Takes note that the total was told; how many more that are than before. For the drain.
     pub(crate) fn tell(&self, session: u32, reason: LossReason, total: u64) -> u64 {
-        let Some(told) = self
-            .told
-            .get(reason as usize)
-            .and_then(|row| row.get(session as usize))
-        else {
+        let Some(told) = place(&self.told, session, reason) else {
             return 0;
         };
         let new = total.saturating_sub(told.get());
@@ -144,30 +168,26 @@ impl Losses {
 
     /// Whether the totals of a session are more than was told. For the drain.
     pub(crate) fn has_untold(&self, session: u32) -> bool {
-        self.totals.iter().zip(&self.told).any(|(totals, told)| {
-            let (total, told) = (totals.get(session as usize), told.get(session as usize));
-            total
-                .zip(told)
-                .is_some_and(|(total, told)| total.load(Ordering::Relaxed) > told.get())
+        LossReason::ALL.into_iter().any(|reason| {
+            place(&self.told, session, reason)
+                .is_some_and(|told| self.total(session, reason) > told.get())
         })
     }
 
     /// Takes everything for told. In the child of a fork.
     #[cfg(not(loom))]
     pub(crate) fn forget(&self) {
-        for (total, told) in self
-            .totals
-            .iter()
-            .zip(&self.told)
-            .flat_map(|(totals, told)| totals.iter().zip(told))
-        {
-            told.set(total.load(Ordering::Relaxed));
+        for session in 0..SESSIONS {
+            for reason in LossReason::ALL {
+                self.tell(session, reason, self.total(session, reason));
+            }
         }
     }
+}
 
-    fn place(&self, session: u32, reason: LossReason) -> Option<&AtomicU64> {
-        self.totals.get(reason as usize)?.get(session as usize)
-    }
+#[inline(always)]
+fn place<T>(table: &Table<T>, session: u32, reason: LossReason) -> Option<&T> {
+    table.get(reason as usize)?.get(session as usize)
 }
 
 pub(crate) use table::Slots;
@@ -375,7 +395,9 @@ mod table {
                 let slot = slots.make().unwrap();
                 assert_eq!(slot.index.get(), index);
                 assert!(ptr::eq(slot, slots.slot(index)));
-                slots.losses(index).add(63, crate::LossReason::Reentered);
+                slots
+                    .losses(index)
+                    .add_shared(63, crate::LossReason::Reentered);
                 assert_eq!(
                     slots.losses(index).total(63, crate::LossReason::Reentered),
                     1

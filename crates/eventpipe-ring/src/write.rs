@@ -20,6 +20,9 @@ use core::sync::atomic::compiler_fence;
 /// A block with at least so much room is kept although an event did not fit and no other block could be had.
 const WORTH_KEEPING: u32 = 256;
 
+/// The drain is woken when so many threads have ended in debt.
+const MANY_DEBTS: u32 = 256;
+
 impl Ring {
     /// Writes an event: one copy, tagged with `event.mask` as it is now; or nothing, when no session wants it; or a loss, counted for
     /// each session that wanted it.
@@ -67,15 +70,32 @@ impl Ring {
         if !nested && let Some(slot) = self.attach_thread() {
             return self.write_in(slot, event, payload, options);
         }
-        // A thread that has ended its life with us, or is too deep in its own events: a slot for this event alone.
+        if nested {
+            // Too deep in its own events.
+            let Some(slot) = self.attach() else {
+                return self.lose_without_slot(event);
+            };
+            self.lose_in(slot, event, LossReason::Reentered);
+            self.detach(slot);
+        } else {
+            self.write_once(event, payload, options);
+        }
+    }
+
+    /// Writes like a thread that has only this one event: takes a slot, writes, gives the slot back
+    /// and its block to the drain. What a thread does whose exit hook has run; public so that its
+    /// cost can be measured.
+    #[cfg(not(loom))]
+    pub fn write_once<P: Payload + ?Sized>(
+        &'static self,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
         let Some(slot) = self.attach() else {
             return self.lose_without_slot(event);
         };
-        if nested {
-            self.lose_in(slot, event, LossReason::Reentered);
-        } else {
-            self.write_in(slot, event, payload, options);
-        }
+        self.write_in(slot, event, payload, options);
         self.detach(slot);
     }
 
@@ -232,7 +252,11 @@ impl Ring {
     fn lose(&self, slot: &Slot, sessions: u64, reason: LossReason) {
         let losses = self.slots.losses(slot.index.get());
         for session in bits(sessions) {
-            losses.add(session, reason);
+            if slot.level.get() == 1 {
+                losses.add_own(session, reason);
+            } else {
+                losses.add_shared(session, reason);
+            }
         }
         // First counted, then owed; see `append_losses`.
         if slot.owed.load(Ordering::Relaxed) & sessions != sessions {
@@ -260,7 +284,7 @@ impl Ring {
         self.orphans_inflight.fetch_add(1, Ordering::AcqRel);
         light();
         for session in bits(event.mask.load(Ordering::Acquire)) {
-            self.orphans.add(session, LossReason::BufferFull);
+            self.orphans.add_shared(session, LossReason::BufferFull);
         }
         self.orphans_inflight.fetch_sub(1, Ordering::AcqRel);
     }
@@ -320,7 +344,10 @@ impl Ring {
         }
         section.leave();
         if in_debt {
-            self.debts.push(&self.slots, slot.index.get(), 1);
+            // Each holds a slot until the drain has looked at it.
+            if self.debts.push(&self.slots, slot.index.get(), 1) == MANY_DEBTS {
+                self.wake.set();
+            }
         } else {
             self.free_slots.push(&self.slots, slot.index.get(), 1);
         }
