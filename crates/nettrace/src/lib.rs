@@ -1,16 +1,56 @@
 //! The `.netperf` / `.nettrace` trace format of .NET's EventPipe, versions 1 to 6, in both directions.
 //!
+//! All events of a file, with their names and values:
+//!
 //! ```no_run
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let file = std::fs::File::open("trace.nettrace")?;
 //! let mut reader = nettrace::Reader::new(file)?;
 //! while let Some(event) = reader.next_event()? {
-//!     let metadata = event.metadata();
-//!     println!("{} {}/{} {} bytes", event.timestamp(), metadata.provider, metadata.name, event.payload().len());
+//!     let (provider, schema) = (&event.metadata().provider, event.schema());
+//!     print!("{} thread {} {provider}/{}", event.timestamp(), event.thread_id(), schema.event_name());
+//!     for (name, value) in schema.fields(event.payload()) {
+//!         print!(" {name}={value:?}");
+//!     }
+//!     println!();
 //! }
+//! println!("{} events lost", reader.losses().total());
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! # What it is
+//!
+//! [`Reader`] reads any version from any [`std::io::Read`], a pipe or a socket too, in bounded memory, and lends each
+//! [`Event`] out of the block that holds it; nothing is copied. Events come in the order of the file;
+//! [`Reader::dispatch_order`] gives them by time, as TraceEvent dispatches them. [`Losses`] says what the traced
+//! program could not keep. A file that was cut off gives everything that is whole and then one [`Error`], which says
+//! what is wrong at which offset; with [`ReaderOptions::recover`] damage in the middle is skipped and noted.
+//!
+//! [`TraceWriter`] writes V4 and V6 into memory that the caller moves on, without std. [`rewrite`] makes a trace anew:
+//! in another format, cut by time, provider or thread, joined with others, or whole again.
+//!
+//! [`Event::schema`] names and decodes events by their descriptions, or by the tables of [`runtime_events`] for the
+//! runtimes' own, which have none; [`payload`] has the values, [`views`] typed structs for the events that tools need.
+//!
+//! # What it is not
+//!
+//! It opens no file and knows no process: give it bytes. It turns no address into a name and adds nothing up; that is
+//! the crate `nettrace-analysis`.
+//!
+//! # Traces from anywhere
+//!
+//! Files are taken to be hostile: no byte makes the reader panic, recurse without bound, run in more than linear time
+//! or take memory that the file does not justify (64 MiB are enough for any input of 1 MB). The crate has no unsafe
+//! code.
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `std` | yes | the reader, rewriting. Without it: the writer, payloads, names, for `no_std` with `alloc` |
+//!
+//! The sections that the documentation of items names are those of the format description, nettrace.md.
 
 #![no_std]
 #![forbid(unsafe_code)]

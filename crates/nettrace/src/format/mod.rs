@@ -3,6 +3,7 @@
 pub(crate) mod container;
 pub(crate) mod description;
 pub(crate) mod event;
+mod fields;
 pub(crate) mod labels;
 pub(crate) mod metadata;
 pub(crate) mod sequence_point;

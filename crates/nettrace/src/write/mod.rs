@@ -1,80 +1,24 @@
 //! Writing traces: V4 (with the tags called V5) and V6. Works without std, does no I/O.
 
+mod block;
+mod ids;
 mod interner;
+mod record;
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use hashbrown::HashSet;
-
 use crate::format::container::{self, BlockKind, MAX_V6_BLOCK, ObjectHeader, TAG_END, TAG_NULL};
-use crate::format::event::{self, BlockHeader, EventHeader};
+use crate::format::event::EventHeader;
 use crate::format::{description, labels, metadata, sequence_point, stacks, threads};
 use crate::wire::{Cursor, put_u16, put_u32, put_utf16z};
 use crate::{FormatVersion, Guid, Label, Metadata, ThreadRow, TraceInfo};
+use block::Block;
+use ids::DefinedIds;
 use interner::Interner;
-
-/// The versions that can be written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteFormat {
-    /// V4, with the metadata tags of V5 where a description needs them. Every reader takes it.
-    V4,
-    /// V6.
-    V6,
-}
-
-/// An event as it goes into a trace.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct EventRecord<'a> {
-    /// Which description it follows; defined before with [`TraceWriter::define_event`].
-    pub metadata_id: u32,
-    /// Number of the event among those that the capture thread tried to write, from 1, counting those that were lost.
-    pub sequence_number: u32,
-    /// The thread that the event is about: its id of the operating system (V4) or its index (V6).
-    pub thread_id: u64,
-    /// The thread that wrote the event, likewise.
-    pub capture_thread_id: u64,
-    /// Processor, [`UNKNOWN_PROCESSOR`] if unknown.
-    pub processor_number: u32,
-    /// The stack, from [`TraceWriter::stack`]; 0 is none.
-    pub stack_id: u32,
-    /// Clock at the event, in ticks.
-    pub timestamp: u64,
-    /// Activity, zero for none.
-    pub activity_id: Guid,
-    /// Related activity, zero for none.
-    pub related_activity_id: Guid,
-    /// Promise that no event after this one in the stream is older than it (nettrace.md 7.1).
-    pub is_sorted: bool,
-    /// V6: labels, from [`TraceWriter::label_list`]; 0 is none. When it is not 0, the two activity ids above are
-    /// not written: put them into the list.
-    pub label_list: u32,
-    /// The payload.
-    pub payload: &'a [u8],
-}
-
-/// The processor number of an event whose processor is not known.
-pub const UNKNOWN_PROCESSOR: u32 = u32::MAX;
-
-/// Flag of a V6 sequence point: thread indexes are forgotten and may be defined anew.
-pub const FORGET_THREADS: u32 = 1;
-/// Flag of a V6 sequence point: metadata ids are forgotten and may be defined anew.
-pub const FORGET_METADATA: u32 = 2;
-
-/// What a writer refuses. Nothing was written then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum WriteError {
-    /// A V6 block holds at most 16,777,215 bytes, and the event alone is larger.
-    #[error("the event does not fit into a block")]
-    EventTooLarge,
-    /// A V6 row holds at most 65,535 bytes, and the description is larger even without what can be left out.
-    #[error("the description does not fit into a row")]
-    RowTooLarge,
-    /// A V6 block holds at most 16,777,215 bytes, and the stack or label list alone is larger.
-    #[error("the stack or label list does not fit into a block")]
-    ListTooLarge,
-}
+pub use record::{
+    EventRecord, FORGET_METADATA, FORGET_THREADS, UNKNOWN_PROCESSOR, WriteError, WriteFormat,
+};
 
 /// Writes a trace into memory; the caller moves [`output`](TraceWriter::output) to where it belongs.
 ///
@@ -102,15 +46,6 @@ pub struct TraceWriter {
     activity: (Guid, Guid),
     activity_labels: u32,
     scratch: Vec<u8>,
-}
-
-/// Records of an event or metadata block under construction.
-#[derive(Debug)]
-struct Block {
-    content: Vec<u8>,
-    previous: EventHeader,
-    min_timestamp: i64,
-    max_timestamp: i64,
 }
 
 /// Size of event blocks unless set: what the runtime uses.
@@ -593,87 +528,3 @@ const MAX_LISTED: usize = 1 << 20;
 const MAX_V6_EVENT: usize = MAX_V6_BLOCK - 256;
 /// The largest payload of an event in V4, whose blocks have a signed size.
 const MAX_V4_EVENT: usize = i32::MAX as usize / 2;
-
-impl Block {
-    fn new() -> Block {
-        Block {
-            content: Vec::new(),
-            previous: EventHeader::BLOCK_START,
-            min_timestamp: i64::MAX,
-            max_timestamp: i64::MIN,
-        }
-    }
-
-    #[inline]
-    fn add<const V6: bool>(&mut self, header: &EventHeader, payload: &[u8], is_compressed: bool) {
-        let timestamp = header.timestamp as i64;
-        self.min_timestamp = self.min_timestamp.min(timestamp);
-        self.max_timestamp = self.max_timestamp.max(timestamp);
-        if is_compressed {
-            event::encode_compressed::<V6>(&mut self.content, &mut self.previous, header, payload);
-        } else {
-            event::encode_uncompressed::<V6>(&mut self.content, header, payload);
-            self.previous.capture_thread_id = header.capture_thread_id;
-        }
-    }
-
-    fn header(&self, is_compressed: bool) -> BlockHeader {
-        let (min_timestamp, max_timestamp) = (self.min_timestamp, self.max_timestamp);
-        if min_timestamp > max_timestamp {
-            return BlockHeader {
-                is_compressed,
-                min_timestamp: 0,
-                max_timestamp: 0,
-            };
-        }
-        BlockHeader {
-            is_compressed,
-            min_timestamp,
-            max_timestamp,
-        }
-    }
-
-    fn restart(&mut self) {
-        let content = core::mem::take(&mut self.content);
-        *self = Block {
-            content,
-            ..Block::new()
-        };
-        self.content.clear();
-    }
-}
-
-/// The metadata ids that were defined: a bit each for the small ones, which are all there are in practice.
-#[derive(Debug, Default)]
-struct DefinedIds {
-    bits: Vec<u64>,
-    large: HashSet<u32>,
-}
-
-const SMALL_IDS: u32 = 1 << 20;
-
-impl DefinedIds {
-    fn insert(&mut self, id: u32) {
-        if id >= SMALL_IDS {
-            self.large.insert(id);
-            return;
-        }
-        let word = (id >> 6) as usize;
-        if self.bits.len() <= word {
-            self.bits.resize(word.saturating_add(1), 0);
-        }
-        if let Some(bits) = self.bits.get_mut(word) {
-            *bits |= 1u64.wrapping_shl(id & 63);
-        }
-    }
-
-    #[inline]
-    fn contains(&self, id: u32) -> bool {
-        if id >= SMALL_IDS {
-            return self.large.contains(&id);
-        }
-        self.bits
-            .get((id >> 6) as usize)
-            .is_some_and(|bits| bits.wrapping_shr(id & 63) & 1 == 1)
-    }
-}

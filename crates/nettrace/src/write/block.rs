@@ -1,0 +1,68 @@
+//! Event and metadata blocks under construction.
+
+use alloc::vec::Vec;
+
+use crate::format::event::{self, BlockHeader, EventHeader};
+
+/// Records of an event or metadata block under construction.
+#[derive(Debug)]
+pub(super) struct Block {
+    pub(super) content: Vec<u8>,
+    pub(super) previous: EventHeader,
+    min_timestamp: i64,
+    max_timestamp: i64,
+}
+
+impl Block {
+    pub(super) fn new() -> Block {
+        Block {
+            content: Vec::new(),
+            previous: EventHeader::BLOCK_START,
+            min_timestamp: i64::MAX,
+            max_timestamp: i64::MIN,
+        }
+    }
+
+    #[inline]
+    pub(super) fn add<const V6: bool>(
+        &mut self,
+        header: &EventHeader,
+        payload: &[u8],
+        is_compressed: bool,
+    ) {
+        let timestamp = header.timestamp as i64;
+        self.min_timestamp = self.min_timestamp.min(timestamp);
+        self.max_timestamp = self.max_timestamp.max(timestamp);
+        if is_compressed {
+            event::encode_compressed::<V6>(&mut self.content, &mut self.previous, header, payload);
+        } else {
+            event::encode_uncompressed::<V6>(&mut self.content, header, payload);
+            self.previous.capture_thread_id = header.capture_thread_id;
+        }
+    }
+
+    pub(super) fn header(&self, is_compressed: bool) -> BlockHeader {
+        let (min_timestamp, max_timestamp) = (self.min_timestamp, self.max_timestamp);
+        if min_timestamp > max_timestamp {
+            return BlockHeader {
+                is_compressed,
+                min_timestamp: 0,
+                max_timestamp: 0,
+            };
+        }
+        BlockHeader {
+            is_compressed,
+            min_timestamp,
+            max_timestamp,
+        }
+    }
+
+    pub(super) fn restart(&mut self) {
+        let content = core::mem::take(&mut self.content);
+        *self = Block {
+            content,
+            ..Block::new()
+        };
+        self.content.clear();
+    }
+}
