@@ -1,5 +1,7 @@
 //! How fast traces are walked and written: `cargo bench -p nettrace --bench walk -- [GIGABYTES] [FILE…]`.
 //!
+//! With `-- GIGABYTES generate FILE` it only writes the trace, for other readers to be measured by.
+//!
 //! Makes a trace of the events that `stress` of the peers writes (text of 100 characters, about 213 bytes in the
 //! file; half a dozen stacks), and reads it from a file, from a pipe, and from memory without end, where five times
 //! the size must take the same memory. Files given are walked too. Best of five rounds, by the time on the processor.
@@ -26,6 +28,36 @@ fn main() {
         .and_then(|text| text.parse().ok())
         .unwrap_or(0.25);
     let size = (gigabytes * 1e9) as u64;
+    let mut arguments: Vec<std::path::PathBuf> = arguments.map(Into::into).collect();
+    if let [word, file] = arguments.as_slice()
+        && word.as_os_str() == "generate"
+    {
+        let events = generate(size, &mut File::create(file).unwrap());
+        return println!("{events} events");
+    }
+    let (head, block) = parts();
+    for factor in [1, 5] {
+        best(&format!("walk, {factor} × the size from memory"), || {
+            let blocks = size * factor / block.len() as u64;
+            let mut endless = Repeat {
+                head: &head,
+                block: &block,
+                blocks,
+                at: 0,
+            };
+            let walk = walk(&mut endless, |event| {
+                black_box(event.timestamp());
+            });
+            let whole = head.len() as u64 + blocks * block.len() as u64 + 4;
+            assert_eq!(walk.bytes, whole, "offsets count beyond 4 GiB");
+            walk
+        });
+        println!(
+            "{:48} {} KiB",
+            "  highest memory of the process so far",
+            resident_kib()
+        );
+    }
     let path = std::env::temp_dir().join(format!("nettrace-walk-{}.nettrace", std::process::id()));
     let events = generate(size, &mut File::create(&path).unwrap());
     println!(
@@ -71,7 +103,7 @@ fn main() {
         ("dispatch order", |open| dispatch(&mut *open())),
     ];
     let mut files: Vec<std::path::PathBuf> = vec![path.clone()];
-    files.extend(arguments.map(Into::into));
+    files.append(&mut arguments);
     for file in &files {
         for (name, walk) in walks {
             best(&format!("{name}, from a file"), || {
@@ -91,27 +123,6 @@ fn main() {
     }
     std::fs::remove_file(&path).unwrap();
 
-    let (head, block) = parts();
-    for factor in [1, 5] {
-        let before = resident_kib();
-        best(&format!("walk, {factor} × the size from memory"), || {
-            let blocks = size * factor / block.len() as u64;
-            let mut endless = Repeat {
-                head: &head,
-                block: &block,
-                blocks,
-                at: 0,
-            };
-            walk(&mut endless, |event| {
-                black_box(event.timestamp());
-            })
-        });
-        println!(
-            "{:48} {} KiB more",
-            "  memory at its highest",
-            resident_kib().saturating_sub(before)
-        );
-    }
     for (format, name) in [(WriteFormat::V4, "write V4"), (WriteFormat::V6, "write V6")] {
         best(name, || write(format, 1_000_000));
     }
