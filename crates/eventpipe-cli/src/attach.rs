@@ -38,6 +38,12 @@ impl Channel {
         Ok(Channel { sender, receiver })
     }
 
+    /// A channel for work that an ending signal may simply end.
+    pub(crate) fn without_signals() -> Channel {
+        let (sender, receiver) = channel();
+        Channel { sender, receiver }
+    }
+
     /// Something to call to end the recording as Ctrl+C does.
     pub(crate) fn stopper(&self) -> impl FnOnce() + Send + 'static {
         let sender = self.sender.clone();

@@ -27,6 +27,20 @@ pub(crate) enum Command {
     Collect(Collect),
     /// List the built-in sets of providers for `collect --profile`.
     ListProfiles,
+    /// Print the environment of a running process, as it sees it now.
+    Env(Env),
+    /// Set or remove variables in the environment of a running process.
+    SetEnv(SetEnv),
+    /// Let a process go on that waits at its start (a diagnostic port with 'suspend').
+    Resume(Resume),
+    /// Have a process write perf maps, for perf and other native profilers.
+    #[command(subcommand)]
+    Perfmap(PerfMap),
+    /// Sessions of a process.
+    #[command(subcommand)]
+    Session(Session),
+    /// Have a process write a core dump of itself.
+    Dump(Dump),
     /// Print the events of a trace.
     Events(Events),
     /// Say what a trace file is: format, machine, duration, counts, losses.
@@ -144,6 +158,160 @@ pub(crate) struct Target {
     /// The process name; exactly one traceable process must have it.
     #[arg(short, long, value_name = "NAME", group = "what")]
     pub(crate) name: Option<String>,
+
+    /// A diagnostic port. With 'listen' (the default) processes started with
+    /// DOTNET_DiagnosticPorts=PATH dial in there and the first is taken; with 'connect' one listens there.
+    #[arg(
+        long,
+        visible_alias = "dport",
+        value_name = "PATH[,connect|listen]",
+        group = "what"
+    )]
+    pub(crate) diagnostic_port: Option<String>,
+}
+
+/// `eventpipe env`
+#[derive(Debug, Args)]
+pub(crate) struct Env {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Print JSON, one array of objects with 'name' and 'value'.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `eventpipe set-env`
+#[derive(Debug, Args)]
+pub(crate) struct SetEnv {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Remove this variable (may be given several times).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) unset: Vec<String>,
+
+    /// What to set; the first '=' splits.
+    #[arg(value_name = "NAME=VALUE", value_parser = parse_assignment)]
+    pub(crate) assignments: Vec<(String, String)>,
+}
+
+fn parse_assignment(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.into(), value.into())),
+        _ => Err(format!("'{text}' is not of the form NAME=VALUE")),
+    }
+}
+
+/// `eventpipe resume`
+#[derive(Debug, Args)]
+pub(crate) struct Resume {
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// `eventpipe perfmap`
+#[derive(Debug, Subcommand)]
+pub(crate) enum PerfMap {
+    /// Begin to write. Do not ask this of a .NET 8 or 9 that is suspended at its start: it crashes.
+    Enable(PerfMapEnable),
+    /// Write no more.
+    Disable(PerfMapDisable),
+}
+
+/// `eventpipe perfmap enable`
+#[derive(Debug, Args)]
+pub(crate) struct PerfMapEnable {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Which files.
+    #[arg(long = "type", value_enum, default_value_t = PerfMapKind::All)]
+    pub(crate) kind: PerfMapKind,
+}
+
+/// `eventpipe perfmap disable`
+#[derive(Debug, Args)]
+pub(crate) struct PerfMapDisable {
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// Kinds of files for perf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PerfMapKind {
+    /// Both.
+    All,
+    /// jit-PID.dump, for `perf inject`.
+    Jitdump,
+    /// perf-PID.map, which perf reads as it is.
+    Perfmap,
+}
+
+/// `eventpipe session`
+#[derive(Debug, Subcommand)]
+pub(crate) enum Session {
+    /// End a session, also one that another tool began. Its recorder must go on reading meanwhile.
+    Stop(SessionStop),
+}
+
+/// `eventpipe session stop`
+#[derive(Debug, Args)]
+pub(crate) struct SessionStop {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// The session's id as `collect` prints it (0x… is hexadecimal).
+    #[arg(value_name = "ID", value_parser = parse_session_id)]
+    pub(crate) id: u64,
+}
+
+fn parse_session_id(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("'{text}' is no session id: a number, 0x… in hexadecimal"))
+}
+
+/// `eventpipe dump`
+#[derive(Debug, Args)]
+pub(crate) struct Dump {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// The file to write, by a path as the process sees it. Default: core_yyyyMMdd_HHmmss.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// How much of the process.
+    #[arg(long = "type", value_enum, ignore_case = true, default_value_t = DumpKind::Full)]
+    pub(crate) kind: DumpKind,
+
+    /// The process logs what the dump does (on its own output).
+    #[arg(long)]
+    pub(crate) diag: bool,
+
+    /// The process also writes a crash report (FILE.crashreport.json).
+    #[arg(long = "crashreport")]
+    pub(crate) crash_report: bool,
+
+    /// Write over an existing file.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// Kinds of dumps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DumpKind {
+    /// All memory, with the images of modules.
+    Full,
+    /// Modules, threads, stacks, exceptions, handles and all memory but mapped images.
+    Heap,
+    /// Modules, threads, stacks, exceptions.
+    Mini,
+    /// As mini, without personal information such as paths.
+    Triage,
 }
 
 /// `eventpipe events`

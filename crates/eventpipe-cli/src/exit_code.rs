@@ -63,6 +63,11 @@ impl Failure {
         }
     }
 
+    /// Its exit code.
+    pub(crate) fn code(&self) -> ExitCode {
+        self.code
+    }
+
     /// The exit code an error asks for: that of its outermost [`Failure`].
     pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
         error

@@ -20,6 +20,7 @@ mod live;
 mod output;
 mod profiles;
 mod providers;
+mod reach;
 mod recording;
 mod signals;
 mod table;
@@ -59,6 +60,14 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Ps(arguments) => commands::ps::ps(arguments)?,
         Command::Collect(arguments) => return commands::collect::collect(arguments),
         Command::Events(arguments) => return commands::events::events(arguments),
+        Command::Env(arguments) => commands::process::env(arguments)?,
+        Command::SetEnv(arguments) => commands::process::set_env(arguments)?,
+        Command::Resume(arguments) => commands::process::resume(arguments)?,
+        Command::Perfmap(arguments) => commands::process::perf_map(arguments)?,
+        Command::Session(cli::Session::Stop(arguments)) => {
+            commands::process::session_stop(arguments)?;
+        }
+        Command::Dump(arguments) => commands::dump::dump(arguments)?,
         Command::ListProfiles => commands::list_profiles::list_profiles()?,
         Command::Demo(arguments) => return commands::demo::demo(arguments),
         Command::DemoProgram(arguments) => demo_program::run(arguments)?,

@@ -3,13 +3,13 @@
 use crate::attach::{Channel, Recording};
 use crate::cli::Collect;
 use crate::drive::Options;
-use crate::exit_code::{ExitCode, Failure};
 use crate::launch::Launch;
 use crate::output::{self, RecordingFile};
 use crate::profiles::{self, Asked, Request};
 use crate::providers;
+use crate::reach::{Reached, reach};
 use crate::table::{self, Align, Table};
-use crate::target::{self, attach_failure};
+use crate::target::attach_failure;
 use crate::terminal::note;
 use dotnet_diagnostics::Error;
 use dotnet_diagnostics::client::{Client, Fallbacks, Session};
@@ -33,17 +33,11 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     }
     let channel = Channel::with_signals()?;
 
-    let mut launch = None;
+    let (mut launch, mut reached) = (None, None::<Reached>);
     let (client, name, pid) = if arguments.command.is_empty() {
-        let process = match (arguments.target.process_id, &arguments.target.name) {
-            (Some(pid), _) => target::by_id(pid)?,
-            (None, Some(name)) => target::by_name(name)?,
-            (None, None) => return Err(no_target().into()),
-        };
-        let (client, pid) = (Client::new(process.endpoint()), process.pid);
-        let described = target::describe(process, &client);
-        asked.native = described.is_native();
-        (client, described.name(), pid)
+        let found = reached.insert(reach(&arguments.target, &channel)?);
+        asked.native = found.is_native;
+        (found.client.clone(), found.name.clone(), found.pid)
     } else {
         let launched = launch.insert(Launch::start(arguments)?);
         let client = launched.dialled_in(&channel)?;
@@ -64,14 +58,15 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         }
     };
     note(format_args!(
-        "recording {name} (process {pid}) into {}",
+        "recording {name} (process {pid}, session {:#x}) into {}",
+        session.id().0,
         file.name()
     ));
     let recording = Recording::start(session, file, channel)?;
     // Always, as the existing tool does; and after the recorder runs, because a suspended runtime
     // sends nothing until it is resumed. One that cannot be suspended does not know the command.
     if let Err(error) = client.resume_runtime()
-        && launch.is_some()
+        && (launch.is_some() || reached.is_some_and(|reached| reached.by_port))
         && !error.is_unsupported()
     {
         note(format_args!(
@@ -90,13 +85,6 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         Some(launch) => launch.finish(&finished),
         None => finished.code as u8,
     })
-}
-
-fn no_target() -> Failure {
-    Failure::new(
-        ExitCode::Arguments,
-        "say what to trace: -p PID, -n NAME, or -- COMMAND (`eventpipe ps` lists processes)",
-    )
 }
 
 /// Begins the session, and shows what was enabled: the table is made from the request itself.

@@ -3,9 +3,11 @@
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod dump;
 pub(crate) mod events;
 pub(crate) mod info;
 pub(crate) mod list_profiles;
+pub(crate) mod process;
 pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod rewrite;

@@ -1,0 +1,109 @@
+//! `eventpipe env`, `set-env`, `resume`, `perfmap` and `session stop`: one question or command each.
+
+use crate::cli::{Env, PerfMap, PerfMapKind, Resume, SessionStop, SetEnv};
+use crate::exit_code::{ExitCode, Failure};
+use crate::reach::reach_once;
+use crate::table::printable;
+use crate::target::attach_failure;
+use crate::terminal::{self, note};
+use dotnet_diagnostics::Error;
+use dotnet_diagnostics::codec::{PerfMapType, SessionId};
+use std::io::Write as _;
+
+/// Prints the environment as the process sees it now.
+pub(crate) fn env(arguments: &Env) -> anyhow::Result<()> {
+    let reached = reach_once(&arguments.target)?;
+    let mut entries = reached.client.environment().map_err(attach_failure)?;
+    entries.sort_unstable();
+    let mut out = terminal::out();
+    if arguments.json {
+        let pairs: Vec<serde_json::Value> = entries
+            .iter()
+            .map(|entry| match entry.split_once('=') {
+                Some((name, value)) => serde_json::json!({"name": name, "value": value}),
+                None => serde_json::json!({"name": entry, "value": null}),
+            })
+            .collect();
+        serde_json::to_writer_pretty(&mut out, &pairs)?;
+        writeln!(out)?;
+    } else {
+        for entry in &entries {
+            writeln!(out, "{}", printable(entry))?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// Sets and removes variables.
+pub(crate) fn set_env(arguments: &SetEnv) -> anyhow::Result<()> {
+    if arguments.assignments.is_empty() && arguments.unset.is_empty() {
+        return Err(Failure::new(
+            ExitCode::Arguments,
+            "nothing to do: say NAME=VALUE, or --unset NAME",
+        )
+        .into());
+    }
+    let reached = reach_once(&arguments.target)?;
+    let set = arguments
+        .assignments
+        .iter()
+        .map(|(name, value)| (name.as_str(), Some(value.as_str())));
+    let unset = arguments.unset.iter().map(|name| (name.as_str(), None));
+    for (name, value) in set.chain(unset) {
+        reached
+            .client
+            .set_environment_variable(name, value)
+            .map_err(|error| in_words(error, name))?;
+    }
+    Ok(())
+}
+
+fn in_words(error: Error, name: &str) -> Failure {
+    let failure = attach_failure(error);
+    Failure::new(failure.code(), format!("{name}: {failure}"))
+}
+
+/// Lets a process go on that waits at its start.
+pub(crate) fn resume(arguments: &Resume) -> anyhow::Result<()> {
+    let reached = reach_once(&arguments.target)?;
+    reached.client.resume_runtime().map_err(attach_failure)?;
+    Ok(())
+}
+
+/// Has the process write files for perf, or no longer.
+pub(crate) fn perf_map(arguments: &PerfMap) -> anyhow::Result<()> {
+    match arguments {
+        PerfMap::Enable(enable) => {
+            let reached = reach_once(&enable.target)?;
+            let kind = match enable.kind {
+                PerfMapKind::All => PerfMapType::ALL,
+                PerfMapKind::Jitdump => PerfMapType::JIT_DUMP,
+                PerfMapKind::Perfmap => PerfMapType::PERF_MAP,
+            };
+            reached
+                .client
+                .enable_perf_map(kind)
+                .map_err(attach_failure)?;
+            note(format_args!(
+                "{} (process {}) writes its map into its temporary directory (/tmp)",
+                reached.name, reached.pid
+            ));
+        }
+        PerfMap::Disable(disable) => {
+            let reached = reach_once(&disable.target)?;
+            reached.client.disable_perf_map().map_err(attach_failure)?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends a session by its id.
+pub(crate) fn session_stop(arguments: &SessionStop) -> anyhow::Result<()> {
+    let reached = reach_once(&arguments.target)?;
+    reached
+        .client
+        .stop_tracing(SessionId(arguments.id))
+        .map_err(attach_failure)?;
+    Ok(())
+}
