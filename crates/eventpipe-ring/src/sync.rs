@@ -1,7 +1,8 @@
 //! The facade between this crate and the machine: atomics, barriers, ticks, waiting. A loom model swaps all of it.
 //!
 //! `negative!(name)` is how the models prove that they can fail: with the environment variable `NEGATIVE_CONTROL=name`, one
-//! place in the protocol is weakened, and the model of that place must then find the fault. Outside models it is the constant `false`.
+//! place in the protocol is weakened, and the model of that place must then find the fault. Outside models it is a constant, `false` unless
+//! compiled with `--cfg negative_control="name"` (for the sanitizers).
 
 #[cfg(not(loom))]
 pub(crate) use real::*;
@@ -13,7 +14,7 @@ pub(crate) use model::*;
 #[cfg(not(loom))]
 macro_rules! negative {
     ($name:literal) => {
-        false
+        cfg!(negative_control = $name)
     };
 }
 #[cfg(loom)]

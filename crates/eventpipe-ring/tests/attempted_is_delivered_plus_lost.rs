@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Collector, Model, Rng, leak_ring, session_key};
+use common::{Collector, Model, Rng, leak_ring, repetitions, session_key};
 use eventpipe_ring::{RecordOptions, Ring};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -31,6 +31,10 @@ fn drain_until(ring: &'static Ring, stop: &AtomicBool, collector: &Mutex<Collect
 }
 
 fn stress(pool: usize, threads: u64, events: u64, lives: u64, largest: u64) -> Collector {
+    let (events, lives) = (
+        repetitions(events),
+        if lives == 1 { 1 } else { repetitions(lives) },
+    );
     let ring = leak_ring(pool);
     let collector = Arc::new(Mutex::new(Collector::exact()));
     let stop = Arc::new(AtomicBool::new(false));
@@ -133,7 +137,7 @@ fn while_sessions_come_and_go() {
                     let mut lengths = Rng::new(random.below(1 << 40));
                     thread::spawn(move || {
                         let mut model = Model::new();
-                        for _ in 0..200 {
+                        for _ in 0..repetitions(200) {
                             let payload = model.next(lengths.below(120));
                             ring.write(key, payload, &RecordOptions::default());
                         }
@@ -147,7 +151,7 @@ fn while_sessions_come_and_go() {
         .collect();
     let mut drain = ring.drain().unwrap();
     let mut random = Rng::new(4711);
-    for _ in 0..300 {
+    for _ in 0..repetitions(300) {
         let sessions = random.below(63) + 1;
         key.mask.fetch_or(sessions, Ordering::SeqCst);
         for _ in 0..random.below(4) {

@@ -146,7 +146,7 @@ fn every_level_is_delivered_or_counted() {
         scope.spawn(|| {
             // SAFETY: no preconditions.
             handle.store(unsafe { libc::pthread_self() } as u64, Ordering::Release);
-            while IN_HANDLERS.load(Ordering::Relaxed) < 1_000 {
+            while IN_HANDLERS.load(Ordering::Relaxed) < 300 {
                 let payload = Interrupted {
                     mark: 5,
                     signals: &[],
@@ -157,7 +157,7 @@ fn every_level_is_delivered_or_counted() {
             handle.store(0, Ordering::Release);
         });
         let mut drain = ring.drain().unwrap();
-        while IN_HANDLERS.load(Ordering::Relaxed) < 1_000 {
+        while IN_HANDLERS.load(Ordering::Relaxed) < 300 {
             match handle.load(Ordering::Acquire) {
                 0 => {}
                 // SAFETY: the thread is joined by the end of the scope, so its handle is valid.

@@ -4,13 +4,13 @@
 
 mod common;
 
-use common::{Collector, Model, leak_ring, session_key};
+use common::{Collector, Model, leak_ring, repetitions, session_key};
 use eventpipe_ring::RecordOptions;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 #[test]
 fn ten_thousand_times() {
-    const THREADS: u64 = 10_000;
+    let threads = repetitions(10_000) / 4 * 4;
     let ring = leak_ring(1 << 20);
     // Session 0 stays, so that every event is accounted for; the others come and go.
     let key = session_key(1, 1);
@@ -22,7 +22,7 @@ fn ten_thousand_times() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                for _ in 0..THREADS / 4 {
+                for _ in 0..threads / 4 {
                     std::thread::scope(|inner| {
                         inner.spawn(|| {
                             let mut model = Model::new();
@@ -58,12 +58,12 @@ fn ten_thousand_times() {
     while drain.round(&mut collector).boundary_ticks < now {}
     drain.collect_lost(1, &mut collector);
     assert!(stops > 10);
-    assert_eq!(attempted.load(Ordering::Relaxed), THREADS * 3);
-    assert_eq!(collector.grand_total(0), THREADS * 3);
-    assert_eq!(collector.thread_count() as u64, THREADS);
+    assert_eq!(attempted.load(Ordering::Relaxed), threads * 3);
+    assert_eq!(collector.grand_total(0), threads * 3);
+    assert_eq!(collector.thread_count() as u64, threads);
     assert!(collector.alive_threads().is_empty(), "every end was told");
     assert!(
-        ring.statistics().slots < THREADS / 2,
+        ring.statistics().slots < threads / 2,
         "slots are used again: {:?}",
         ring.statistics()
     );

@@ -17,6 +17,15 @@ pub(crate) fn session_key(mask: u64, index: u32) -> &'static EventKey {
     key
 }
 
+/// A number of repetitions, or a part of it under a sanitizer or emulator (`EVENTPIPE_STRESS_DIVISOR`).
+pub(crate) fn repetitions(count: u64) -> u64 {
+    let divisor = std::env::var("EVENTPIPE_STRESS_DIVISOR")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1);
+    (count / divisor).max(2)
+}
+
 /// A small random generator (xorshift), so that failures can be repeated.
 #[derive(Debug)]
 pub(crate) struct Rng(u64);
