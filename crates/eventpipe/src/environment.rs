@@ -71,6 +71,7 @@ pub(crate) fn diagnostics_enabled() -> bool {
 }
 
 /// Whether the default port holds the start until a client resumes it.
+#[cfg(feature = "server")]
 pub(crate) fn default_port_suspends() -> bool {
     number("DefaultDiagnosticPortSuspend").is_some_and(|number| number != 0)
 }

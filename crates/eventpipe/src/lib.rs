@@ -37,6 +37,8 @@
 //! | feature | |
 //! |---|---|
 //! | `std` (default) | thread-local variables (faster; a current activity per thread); a callback of a provider that panics does not end the process. Without it the crate uses `core` and `alloc` only |
+//! | `server` (default) | the diagnostics server. Without it sessions are started by the environment and by the program itself only; to start it later or to limit it see [`start_server`] and [`limit_server`] |
+//! | `perf-map` (default) | the server writes `/tmp/perf-PID.map` for clients that ask for it |
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -76,6 +78,10 @@ mod exit;
 mod foreign;
 mod fork;
 mod message;
+#[cfg(feature = "server")]
+mod server;
+#[cfg(not(feature = "server"))]
+#[path = "no_server.rs"]
 mod server;
 
 pub use argument::{Argument, Arguments, FieldKind};
@@ -93,6 +99,8 @@ pub use nettrace::Guid;
 pub use process_info::Host;
 pub use provider::{Provider, ProviderBuilder};
 pub use provider_string::{ProviderStringError, parse_provider_string};
+#[cfg(feature = "server")]
+pub use server::{ServerCommands, limit_server};
 pub use session::{Format, Session, SessionError, SessionId, SessionRequest, SessionStatistics};
 
 /// Makes the process traceable: opens the diagnostics socket, starts the session that the environment asks for, and sees to it
@@ -134,7 +142,8 @@ pub fn start_engine() {
     });
 }
 
-/// The second half of [`start`]: the diagnostics server. Does nothing when it runs already.
+/// The second half of [`start`]: the diagnostics server. May be called at any time after [`start_engine`], for programs that want
+/// to be asked later than they want to be traced. Does nothing when the server runs already.
 pub fn start_server() {
     if !fork::is_child() && environment::diagnostics_enabled() {
         server::start();

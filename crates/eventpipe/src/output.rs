@@ -27,6 +27,7 @@ pub(crate) type StreamFunction = dyn FnMut(&[u8]) + Send;
 
 pub(crate) enum Output {
     /// A connected stream socket, non-blocking or not: it is never waited for in a call.
+    #[cfg_attr(not(feature = "server"), expect(dead_code, reason = "the server's"))]
     Socket(Arc<OwnedFd>),
     File(OwnedFd),
     Callback(Box<StreamFunction>),

@@ -3,6 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+#[cfg(feature = "server")]
 use dotnet_diagnostics::codec::{Guid as Cookie, ProcessInfo, ProcessInfoVersion};
 use eventpipe_os::sync::Once;
 use eventpipe_os::{clock, process};
@@ -74,6 +75,7 @@ pub(crate) fn payload() -> Vec<u8> {
 }
 
 /// What a client is told.
+#[cfg(feature = "server")]
 pub(crate) fn process_info(version: ProcessInfoVersion) -> ProcessInfo {
     let mut runtime_identifier = String::from("linux-");
     runtime_identifier.push_str(process::arch_name());
@@ -160,6 +162,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
 }
 
 /// Identifies the process among all that a monitor sees: random, the same for the life of the process.
+#[cfg(feature = "server")]
 pub(crate) fn cookie() -> Cookie {
     static COOKIE: Once<[u8; 16]> = Once::new();
     Cookie(*COOKIE.get_or_init(random_guid))

@@ -96,8 +96,7 @@ fn resume_is_fine_at_any_time_and_stop_of_an_unknown_session_too() {
 #[test]
 fn what_a_native_process_cannot_do_is_refused_as_not_supported() {
     let requests = [
-        Request::EnablePerfMap(PerfMapType::ALL),
-        Request::DisablePerfMap,
+        Request::EnablePerfMap(PerfMapType::JIT_DUMP),
         Request::ApplyStartupHook {
             path: Some("/nowhere".into()),
         },

@@ -4,6 +4,8 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+#[cfg(feature = "perf-map")]
+use dotnet_diagnostics::codec::PerfMapType;
 use dotnet_diagnostics::codec::{
     self, BufferingMode, CollectTracing, ErrorCode, EventFilter, ProcessInfoVersion,
     ProviderConfig, Request, SessionKind, encode_error, encode_result, encode_session,
@@ -11,6 +13,11 @@ use dotnet_diagnostics::codec::{
 use eventpipe_os::process;
 use rustix::fd::OwnedFd;
 
+#[cfg(feature = "perf-map")]
+use super::job::Job;
+use super::limits;
+#[cfg(feature = "perf-map")]
+use super::perf_map;
 use super::ports::{self, PortNumber};
 use crate::control;
 use crate::environment;
@@ -29,6 +36,9 @@ pub(super) enum Answer {
     },
     /// The session sends the answer and then its stream, on the same socket.
     Stream,
+    /// A thread is at it.
+    #[cfg(feature = "perf-map")]
+    Later(Arc<Job>),
 }
 
 impl Answer {
@@ -38,6 +48,9 @@ impl Answer {
 }
 
 pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>, port: PortNumber) -> Answer {
+    if !limits::allows(&request) {
+        return Answer::error(ErrorCode::NOTSUPPORTED);
+    }
     match request {
         Request::CollectTracing(request) => collect(request, socket),
         Request::StopTracing(id) => stop(id),
@@ -48,13 +61,22 @@ pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>, port: PortNumber)
             ports::resume(port);
             Answer::Message(encode_result().into())
         }
-        // There is no managed code to profile or to hook into, no jitted code to map, and no dump writer.
+        Request::SetEnvironmentVariable { name, value } => {
+            set_environment(&name.unwrap_or_default(), value.as_deref())
+        }
+        #[cfg(feature = "perf-map")]
+        Request::EnablePerfMap(kind) => enable_perf_map(kind),
+        // The file is complete already; it stays.
+        #[cfg(feature = "perf-map")]
+        Request::DisablePerfMap => Answer::Message(encode_result().into()),
+        #[cfg(not(feature = "perf-map"))]
+        Request::EnablePerfMap(_) | Request::DisablePerfMap => {
+            Answer::error(ErrorCode::NOTSUPPORTED)
+        }
+        // There is no managed code to profile or to hook into.
         Request::GenerateCoreDump(_)
         | Request::AttachProfiler(_)
         | Request::StartupProfiler(_)
-        | Request::SetEnvironmentVariable { .. }
-        | Request::EnablePerfMap(_)
-        | Request::DisablePerfMap
         | Request::ApplyStartupHook { .. } => Answer::error(ErrorCode::NOTSUPPORTED),
     }
 }
@@ -126,4 +148,38 @@ fn answer_environment() -> Answer {
         Ok(answer) => Answer::Message(answer),
         Err(_) => Answer::error(ErrorCode::FAIL),
     }
+}
+
+/// As `setenv` and `unsetenv` do it. A name that no variable can have is an invalid argument, also the empty one.
+fn set_environment(name: &str, value: Option<&str>) -> Answer {
+    let result = match value {
+        Some(value) => process::set_env(name, value.as_bytes()),
+        None => {
+            let exists = process::env(name).is_some();
+            let result = process::unset_env(name);
+            if result.is_ok() && !exists {
+                return Answer::error(ErrorCode::ENVVAR_NOT_FOUND);
+            }
+            result
+        }
+    };
+    match result {
+        Ok(()) => Answer::Message(encode_result().into()),
+        Err(_) => Answer::error(ErrorCode::INVALIDARG),
+    }
+}
+
+#[cfg(feature = "perf-map")]
+fn enable_perf_map(kind: PerfMapType) -> Answer {
+    match kind {
+        PerfMapType::ALL | PerfMapType::PERF_MAP => {}
+        // No code is made at run time here.
+        PerfMapType::JIT_DUMP => return Answer::error(ErrorCode::NOTSUPPORTED),
+        _ => return Answer::error(ErrorCode::INVALIDARG),
+    }
+    let job = Job::start(|| match perf_map::write() {
+        Ok(()) => encode_result().into(),
+        Err(_) => encode_error(ErrorCode::FAIL).into(),
+    });
+    job.map_or_else(|| Answer::error(ErrorCode::FAIL), Answer::Later)
 }

@@ -10,6 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::commands::{self, Answer};
+#[cfg(feature = "perf-map")]
+use super::job::Job;
 use super::ports::PortNumber;
 use crate::output::discard_input;
 use crate::session::SessionState;
@@ -37,6 +39,9 @@ enum Step {
         answer: Vec<u8>,
         sent: usize,
     },
+    /// The answer follows when this has been done.
+    #[cfg(feature = "perf-map")]
+    Working(Arc<Job>),
 }
 
 impl Connection {
@@ -54,6 +59,8 @@ impl Connection {
             Step::Reading(_) => PollFlags::IN,
             Step::Waiting { .. } => PollFlags::empty(),
             Step::Writing { .. } => PollFlags::OUT,
+            #[cfg(feature = "perf-map")]
+            Step::Working(_) => PollFlags::empty(),
         };
         PollFd::new(&*self.socket, events)
     }
@@ -79,6 +86,11 @@ impl Connection {
             Step::Waiting { session, .. } if session.has_ended() => self.stop_waiting(now_ns),
             Step::Waiting { .. } => !ready.intersects(PollFlags::HUP | PollFlags::ERR),
             Step::Writing { .. } if !ready.is_empty() => self.write(),
+            #[cfg(feature = "perf-map")]
+            Step::Working(job) => match job.take() {
+                Some(answer) => self.answer(answer, now_ns),
+                None => !ready.intersects(PollFlags::HUP | PollFlags::ERR),
+            },
             _ => true,
         };
         goes_on && now_ns < self.deadline_ns
@@ -113,6 +125,12 @@ impl Connection {
                 Answer::AfterEnd { session, answer } => {
                     self.step = Step::Waiting { session, answer };
                     // The end comes by itself: a session's sender has limits of its own.
+                    self.deadline_ns = u64::MAX;
+                    true
+                }
+                #[cfg(feature = "perf-map")]
+                Answer::Later(job) => {
+                    self.step = Step::Working(job);
                     self.deadline_ns = u64::MAX;
                     true
                 }

@@ -6,6 +6,13 @@
 
 mod commands;
 mod connection;
+#[cfg(feature = "perf-map")]
+mod elf;
+#[cfg(feature = "perf-map")]
+mod job;
+mod limits;
+#[cfg(feature = "perf-map")]
+mod perf_map;
 mod ports;
 mod socket;
 
@@ -21,6 +28,7 @@ use rustix::io::Errno;
 use crate::message;
 use crate::output::timespec;
 use connection::Connection;
+pub use limits::{ServerCommands, limit_server};
 pub(crate) use ports::wait_for_resume;
 use ports::{DEFAULT_PORT, Port};
 use socket::Listener;
