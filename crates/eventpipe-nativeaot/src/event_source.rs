@@ -36,7 +36,7 @@ struct FilterDescriptor {
 /// A piece of a payload.
 #[repr(C)]
 pub(crate) struct EventData {
-    address: u64,
+    address: *const u8,
     size: u32,
     reserved: u32,
 }
@@ -173,8 +173,19 @@ unsafe extern "C" fn EventPipeInternal_DefineEvent(
     provider.define(definition)
 }
 
+impl EventData {
+    /// Bytes of our own.
+    pub(crate) const fn of(bytes: &[u8]) -> Self {
+        EventData {
+            address: bytes.as_ptr(),
+            size: bytes.len() as u32,
+            reserved: 0,
+        }
+    }
+}
+
 /// The pieces of a payload in the memory of their writer.
-struct Pieces<'a>(&'a [EventData]);
+pub(crate) struct Pieces<'a>(pub(crate) &'a [EventData]);
 
 impl Payload for Pieces<'_> {
     #[inline]
@@ -190,9 +201,12 @@ impl Payload for Pieces<'_> {
                 return;
             };
             if size > 0 {
-                let from = piece.address as *const u8;
                 // SAFETY: the writer of the event promises so many bytes, and `place` is as long and our own.
-                unsafe { from.copy_to_nonoverlapping(place.as_mut_ptr(), size) };
+                unsafe {
+                    piece
+                        .address
+                        .copy_to_nonoverlapping(place.as_mut_ptr(), size)
+                };
             }
             out = rest;
         }

@@ -82,12 +82,9 @@ unsafe extern "C" fn EventPipeInternal_Enable(
     let mut request = SessionRequest::new().buffer_mb(buffer_mb).stacks(false);
     for configuration in configurations {
         // SAFETY: the caller's promise.
-        let (name, filter) = unsafe {
-            (
-                text::string(configuration.name),
-                text::string(configuration.filter),
-            )
-        };
+        let name = unsafe { text::string(configuration.name) };
+        // SAFETY: the caller's promise.
+        let filter = unsafe { text::string(configuration.filter) };
         let mut provider = ProviderRequest::new(name).keywords(configuration.keywords);
         provider.level = configuration.level;
         if !filter.is_empty() {

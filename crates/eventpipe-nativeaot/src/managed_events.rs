@@ -53,7 +53,9 @@ unsafe extern "C" fn NativeRuntimeEventSource_LogExceptionThrown(
         #[repr(C, packed)]
         struct After(usize, i32, u16, u16);
         // SAFETY: the caller's promise.
-        let (kind, message) = unsafe { (text::payload(kind), text::payload(message)) };
+        let kind = unsafe { text::payload(kind) };
+        // SAFETY: the caller's promise.
+        let message = unsafe { text::payload(message) };
         let after = After(address, hresult, 0, 0);
         write_pieces(event, &[kind, message, bytes_of(&after)]);
     }

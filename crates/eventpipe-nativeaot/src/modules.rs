@@ -105,13 +105,10 @@ fn describe(module: *mut c_void, write: impl FnOnce(&[&[u8]])) {
     // No managed symbols: no signature, no age, and a path that is not there.
     let between = Between(0, [0; 16], 0);
     let after = After(signature.0, age);
-    // SAFETY: a null pointer, and a buffer whose last unit is zero.
-    let (managed_symbols, symbols) = unsafe {
-        (
-            text::payload(core::ptr::null()),
-            text::payload(symbols.as_ptr()),
-        )
-    };
+    // SAFETY: a null pointer may be given.
+    let managed_symbols = unsafe { text::payload(core::ptr::null()) };
+    // SAFETY: a buffer whose last unit is zero.
+    let symbols = unsafe { text::payload(symbols.as_ptr()) };
     write(&[
         bytes_of(&before),
         &path,

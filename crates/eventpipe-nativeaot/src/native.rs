@@ -10,6 +10,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use eventpipe::{Cause, Definition, Event, EventOptions, Level, Provider};
 
+use crate::event_source::{EventData, Pieces};
 use crate::native_events::{NATIVE_EVENTS, Native, Source};
 use crate::runtime::{self, CollectorEvents};
 use crate::text;
@@ -101,14 +102,22 @@ unsafe fn array<'a>(address: *const u8, length: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(address, length) }
 }
 
+/// Writes an event whose payload is one piece.
 #[inline(never)]
 pub(crate) fn write(event: &'static Event, payload: &[u8]) {
-    event.write_payload(&[payload], &EventOptions::default());
+    event.write_encoded(&Pieces(&[EventData::of(payload)]), &EventOptions::default());
 }
 
+/// Writes an event whose payload is in up to eight pieces.
 #[inline(never)]
 pub(crate) fn write_pieces(event: &'static Event, pieces: &[&[u8]]) {
-    event.write_payload(pieces, &EventOptions::default());
+    // The same kind of payload as that of managed events, because the write path exists once for each kind.
+    let mut data = [const { EventData::of(&[]) }; 8];
+    for (place, piece) in data.iter_mut().zip(pieces) {
+        *place = EventData::of(piece);
+    }
+    debug_assert!(pieces.len() <= data.len());
+    event.write_encoded(&Pieces(&data), &EventOptions::default());
 }
 
 /// Functions whose arguments are numbers only.
@@ -233,8 +242,10 @@ unsafe extern "C" fn gc_dynamic_event(
     _: *const c_void,
 ) -> u32 {
     if let Some(event) = enabled(Native::GCDynamicEvent) {
-        // SAFETY: the runtime gives a text and so many bytes.
-        let (name, data) = unsafe { (text::payload(name), array(data, size as usize)) };
+        // SAFETY: the runtime gives a text.
+        let name = unsafe { text::payload(name) };
+        // SAFETY: the runtime gives so many bytes.
+        let data = unsafe { array(data, size as usize) };
         let (size, clr) = (size.to_le_bytes(), clr.to_le_bytes());
         write_pieces(event, &[name, &size, data, &clr]);
     }

@@ -12,6 +12,8 @@ use eventpipe::{Definition, Event, EventOptions, Level, Provider};
 use eventpipe_os::sync::Signal;
 use eventpipe_os::{clock, process, thread};
 
+use crate::event_source::{EventData, Pieces};
+
 static PROVIDER: Provider = Provider::new("Microsoft-DotNETCore-SampleProfiler", &[&SAMPLE]);
 static SAMPLE: Event = Event::new(
     &PROVIDER,
@@ -228,8 +230,8 @@ unsafe fn sample(thread: *mut c_void) {
     } else {
         EXTERNAL
     };
-    SAMPLE.write_payload(
-        &[&kind.to_le_bytes()],
+    SAMPLE.write_encoded(
+        &Pieces(&[EventData::of(&kind.to_le_bytes())]),
         &EventOptions {
             stack: Some(frames),
             thread_id: Some(id),

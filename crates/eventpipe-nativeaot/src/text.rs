@@ -11,16 +11,16 @@ pub(crate) unsafe fn units<'a>(text: *const u16) -> Option<&'a [u16]> {
     if text.is_null() {
         return None;
     }
-    let mut length = 0;
-    loop {
-        // SAFETY: no zero has been met yet, so this unit belongs to the text.
-        let unit = unsafe { text.add(length).read() };
-        if unit == 0 {
-            // SAFETY: so many units were just read.
-            return Some(unsafe { slice::from_raw_parts(text, length) });
-        }
-        length += 1;
+    let mut end = text;
+    // SAFETY: no zero has been met yet, so this unit belongs to the text.
+    while unsafe { end.read() } != 0 {
+        // SAFETY: this unit is not the last one, so there is a next one.
+        end = unsafe { end.add(1) };
     }
+    // SAFETY: both lie in one text, `end` behind.
+    let length = unsafe { end.offset_from_unsigned(text) };
+    // SAFETY: so many units were just read.
+    Some(unsafe { slice::from_raw_parts(text, length) })
 }
 
 /// The text, unpaired surrogates replaced; empty when the pointer is null.

@@ -9,6 +9,7 @@
 //! * [`sync`]: a lock, an event, a once-cell on futexes
 //! * [`memory`]: address space that is reserved once and filled or emptied on demand
 //! * [`barrier`]: a fence whose cost is on the rare side
+//! * [`order`]: sorting in little code
 //! * [`process`]: pid, start time, command line, environment, exit and fork hooks
 //!
 //! ```
@@ -32,6 +33,7 @@ pub mod barrier;
 pub mod clock;
 mod error;
 pub mod memory;
+pub mod order;
 pub mod process;
 pub mod sync;
 pub mod thread;

@@ -18,6 +18,7 @@ use crate::ring::Ring;
 use crate::slot::{Lane, Slot};
 use crate::sync::{Ordering, heavy, margin_ticks, negative, now, relax};
 use core::cmp::Ordering as Compared;
+use eventpipe_os::order::heap_sort;
 
 const LISTED: u32 = 1;
 const SEALED: u32 = 2;
@@ -108,11 +109,10 @@ impl Drain<'_> {
         let runs = unsafe { &mut *runs };
         let count = (ring.notes.pending.get() as usize).min(list.len());
         let list = list.get_mut(..count).unwrap_or_default();
-        list.sort_unstable_by(|a, b| self.compare(*a, *b));
+        heap_sort(list, |a, b| self.compare(*a, *b).is_lt());
         let runs = self.find_runs(list, runs);
-        runs.sort_unstable_by_key(|run| {
-            self.first_tick(list.get(*run as usize..).unwrap_or_default())
-        });
+        let first = |run: &u32| self.first_tick(list.get(*run as usize..).unwrap_or_default());
+        heap_sort(runs, |a, b| first(a) < first(b));
         for run in runs {
             let list = list.get_mut(*run as usize..).unwrap_or_default();
             let length = self.run_length(list);

@@ -21,7 +21,7 @@ use eventpipe_os::{clock, thread};
 use crate::callback::{Callback, Cause, Change};
 use crate::consumer::Consumer;
 use crate::definition::Definition;
-use crate::engine::ENGINE;
+use crate::engine::{ENGINE, EVENTS};
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::fork;
@@ -103,7 +103,8 @@ pub(crate) enum DrainCommand {
 pub(crate) struct Control {
     closed: bool,
     providers: Vec<Registered>,
-    slots: [Option<Slot>; MAX_SESSIONS],
+    /// One for each bit; empty before the first session.
+    slots: Vec<Option<Slot>>,
     inbox: Vec<DrainCommand>,
     /// Sessions whose output has not ended; those that stop included.
     unfinished: Vec<Arc<SessionState>>,
@@ -139,7 +140,7 @@ impl Control {
         Control {
             closed: false,
             providers: Vec::new(),
-            slots: [const { None }; MAX_SESSIONS],
+            slots: Vec::new(),
             inbox: Vec::new(),
             unfinished: Vec::new(),
             last_id: 0,
@@ -197,12 +198,11 @@ impl Control {
     fn add_event(&self, event: &'static Event) {
         // An event keeps its index for life, also when its provider is taken away and comes back.
         let index = event.key().index.load(Ordering::Relaxed);
-        if !ENGINE
-            .events
+        if !EVENTS
             .get(index)
             .is_some_and(|known| core::ptr::eq(known, event))
         {
-            match ENGINE.events.push(event) {
+            match EVENTS.push(event) {
                 Some(index) => event.key().index.store(index, Ordering::Relaxed),
                 None => return event.key().mask.store(0, Ordering::Relaxed),
             }
@@ -367,6 +367,7 @@ pub(crate) fn reserve(filter: Filter, stacks: bool) -> Result<(u32, SessionId), 
     if control.closed {
         return Err(SessionError::ShuttingDown);
     }
+    control.slots.resize_with(MAX_SESSIONS, || None);
     let (bit, slot) = control
         .slots
         .iter_mut()

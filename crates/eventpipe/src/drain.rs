@@ -14,7 +14,7 @@ use hashbrown::HashMap;
 
 use crate::consumer::Consumer;
 use crate::control::{DrainCommand, MAX_SESSIONS};
-use crate::engine::ENGINE;
+use crate::engine::{ENGINE, EVENTS};
 use crate::environment;
 use crate::exit;
 use crate::fork;
@@ -230,7 +230,7 @@ impl Sink for Sessions {
     }
 
     fn record(&mut self, record: &Record<'_>, sorted: bool) {
-        let Some(event) = ENGINE.events.get(record.event_index) else {
+        let Some(event) = EVENTS.get(record.event_index) else {
             return;
         };
         let (run, thread) = (self.run, self.thread);

@@ -13,15 +13,15 @@ pub(crate) struct Engine {
     pub(crate) ring: Ring,
     /// Providers, sessions, what the drain is asked to do.
     pub(crate) control: ControlLock,
-    /// Every event that was ever registered.
-    pub(crate) events: EventTable,
     /// Wakes the drain.
     pub(crate) drain: Signal,
 }
 
+/// Every event that was ever registered. Apart from the rest, because it is all zero at first and need not lie in the program's file.
+pub(crate) static EVENTS: EventTable = EventTable::new();
+
 pub(crate) static ENGINE: Engine = Engine {
     ring: Ring::new(),
     control: ControlLock::new(),
-    events: EventTable::new(),
     drain: Signal::new(),
 };

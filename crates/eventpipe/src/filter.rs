@@ -4,6 +4,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use eventpipe_os::order::heap_sort;
+
 use crate::definition::{Definition, Level};
 
 /// What a session asks of the providers of one name.
@@ -42,7 +44,7 @@ impl EventIds {
 
     fn new(ids: &[u32], wanted: bool) -> Self {
         let mut ids = ids.to_vec();
-        ids.sort_unstable();
+        heap_sort(&mut ids, |a, b| a < b);
         ids.dedup();
         EventIds { ids, wanted }
     }

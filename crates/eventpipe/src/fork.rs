@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::engine::ENGINE;
+use crate::engine::{ENGINE, EVENTS};
 
 static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
@@ -14,7 +14,7 @@ pub(crate) fn is_child() -> bool {
 /// Runs in the child, on its only thread. Locks may be held by threads that do not exist here, so none is taken.
 pub(crate) fn forked_child() {
     IS_CHILD.store(true, Ordering::Relaxed);
-    for event in ENGINE.events.iter() {
+    for event in EVENTS.iter() {
         event.key().mask.store(0, Ordering::Relaxed);
         event.key().stack_mask.store(0, Ordering::Relaxed);
     }

@@ -9,6 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
+use eventpipe_os::order::heap_sort;
 use eventpipe_os::sync::{Mutex, Signal};
 use eventpipe_ring::{Record, ThreadInfo};
 use nettrace::{Guid, TraceInfo};
@@ -148,7 +149,8 @@ pub(crate) struct Ear {
     pub(crate) bit: u32,
     session: Arc<SessionState>,
     feed: Arc<Feed>,
-    batch: Vec<HeardEvent>,
+    /// With the order of arrival.
+    batch: Vec<(u64, HeardEvent)>,
     delivered: u64,
     lost: u64,
 }
@@ -168,14 +170,15 @@ impl Ear {
             return;
         }
         self.feed.used.fetch_add(size, Ordering::Relaxed);
-        self.batch.push(HeardEvent {
+        let heard = HeardEvent {
             event,
             timestamp_ns: time_ns,
             thread_id: record.event_thread.unwrap_or(thread.os_thread_id),
             activity_id: record.activity.map_or(Guid::ZERO, |id| Guid(*id)),
             related_activity_id: record.related.map_or(Guid::ZERO, |id| Guid(*id)),
             payload: Box::from(record.payload),
-        });
+        };
+        self.batch.push((self.delivered, heard));
         self.delivered += 1;
     }
 
@@ -188,8 +191,12 @@ impl Ear {
         if self.batch.is_empty() {
             return;
         }
-        self.batch.sort_by_key(|heard| heard.timestamp_ns);
-        self.feed.events.lock().extend(self.batch.drain(..));
+        // The order of arrival decides between equal times, so that a thread's events keep theirs.
+        heap_sort(&mut self.batch, |(a, first), (b, second)| {
+            (first.timestamp_ns, *a) < (second.timestamp_ns, *b)
+        });
+        let batch = self.batch.drain(..).map(|(_, heard)| heard);
+        self.feed.events.lock().extend(batch);
         self.feed.signal.set();
     }
 

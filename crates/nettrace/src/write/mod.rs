@@ -52,7 +52,7 @@ pub struct TraceWriter {
 const BLOCK_SIZE: usize = 100 << 10;
 
 impl TraceWriter {
-    /// A trace with its header in the output. `info.format` is ignored.
+    /// A trace with its header in the output. `info.format` is ignored. Without the feature `v6` every trace has V4.
     pub fn new(format: WriteFormat, info: &TraceInfo) -> TraceWriter {
         let mut writer = TraceWriter {
             format,
@@ -72,7 +72,7 @@ impl TraceWriter {
             scratch: Vec::new(),
         };
         writer.output.extend_from_slice(container::MAGIC);
-        match format {
+        match writer.format() {
             WriteFormat::V4 => {
                 writer
                     .output
@@ -95,7 +95,11 @@ impl TraceWriter {
 
     /// The format that is written.
     pub fn format(&self) -> WriteFormat {
-        self.format
+        if cfg!(feature = "v6") {
+            self.format
+        } else {
+            WriteFormat::V4
+        }
     }
 
     /// Size in bytes of event blocks before they are closed on their own, 102,400 in the beginning. A V6 block is
@@ -115,7 +119,7 @@ impl TraceWriter {
     /// for is left out: see [`crate::unrepresentable`].
     pub fn define_event(&mut self, metadata: &Metadata) -> Result<(), WriteError> {
         self.scratch.clear();
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => {
                 metadata::encode_v4(&mut self.scratch, metadata);
                 let record = core::mem::take(&mut self.scratch);
@@ -164,7 +168,7 @@ impl TraceWriter {
         put_u32(&mut record, metadata_id);
         put_utf16z(&mut record, provider);
         record.extend_from_slice(description);
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => self.add_metadata_record(&record),
             WriteFormat::V6 => {
                 let decoded = metadata::decode_v3_to_v5(&mut Cursor::new(&record, 0));
@@ -213,7 +217,7 @@ impl TraceWriter {
     /// V6: the number of a list of labels, until the next sequence point. An empty list is 0, and so is every list
     /// in V4.
     pub fn label_list(&mut self, labels: &[Label<'_>]) -> Result<u32, WriteError> {
-        if labels.is_empty() || self.format == WriteFormat::V4 {
+        if labels.is_empty() || self.format() == WriteFormat::V4 {
             return Ok(0);
         }
         self.scratch.clear();
@@ -226,7 +230,7 @@ impl TraceWriter {
 
     /// V6: names a thread. Nothing in V4, where threads are known by their id.
     pub fn define_thread(&mut self, index: u64, row: &ThreadRow) -> Result<(), WriteError> {
-        if self.format == WriteFormat::V4 {
+        if self.format() == WriteFormat::V4 {
             return Ok(());
         }
         // The index may be one that was removed: the removal comes first then.
@@ -245,7 +249,7 @@ impl TraceWriter {
 
     /// V6: a thread ended, after having tried to write that many events. Nothing in V4.
     pub fn remove_thread(&mut self, index: u64, sequence_number: u32) {
-        if self.format == WriteFormat::V6 {
+        if self.format() == WriteFormat::V6 {
             threads::encode_removed(&mut self.removed, index, sequence_number);
             if self.removed.len() > MAX_V6_BLOCK / 2 {
                 self.flush();
@@ -278,7 +282,7 @@ impl TraceWriter {
             payload_size: event.payload.len() as u32,
             is_sorted: event.is_sorted,
         };
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => {
                 if event.payload.len() > MAX_V4_EVENT {
                     return Err(WriteError::EventTooLarge);
@@ -367,7 +371,7 @@ impl TraceWriter {
                 threads.by_ref().take(MAX_LISTED),
             );
             let is_last = threads.peek().is_none();
-            if is_last && self.format == WriteFormat::V6 {
+            if is_last && self.format() == WriteFormat::V6 {
                 sequence_point::set_flags(&mut self.scratch, flags);
             }
             self.put_scratch(BlockKind::SequencePoint);
@@ -378,7 +382,7 @@ impl TraceWriter {
         self.stacks.forget();
         self.labels.forget();
         (self.activity, self.activity_labels) = ((Guid::ZERO, Guid::ZERO), 0);
-        if self.format == WriteFormat::V6 && flags & FORGET_METADATA != 0 {
+        if self.format() == WriteFormat::V6 && flags & FORGET_METADATA != 0 {
             self.defined = DefinedIds::default();
         }
     }
@@ -423,7 +427,7 @@ impl TraceWriter {
             return;
         }
         self.scratch.clear();
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => self.metadata.header(true).encode(&mut self.scratch),
             WriteFormat::V6 => put_u16(&mut self.scratch, 0),
         }
@@ -465,7 +469,7 @@ impl TraceWriter {
     /// Closes all blocks and writes the end of the stream. Nothing may be written after it.
     pub fn finish(&mut self) {
         self.flush();
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => {
                 self.output.push(TAG_NULL);
                 self.offset = self.offset.wrapping_add(1);
@@ -483,7 +487,7 @@ impl TraceWriter {
     }
 
     fn format_version(&self) -> FormatVersion {
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => FormatVersion::V4,
             WriteFormat::V6 => FormatVersion::V6,
         }
@@ -499,7 +503,7 @@ impl TraceWriter {
         let before = self.output.len();
         let size = self.scratch.len().saturating_add(rest.len());
         self.output.reserve(size.saturating_add(64));
-        match self.format {
+        match self.format() {
             WriteFormat::V4 => {
                 ObjectHeader::encode(&mut self.output, kind);
                 put_u32(&mut self.output, size as u32);
@@ -513,7 +517,7 @@ impl TraceWriter {
         }
         self.output.extend_from_slice(&self.scratch);
         self.output.extend_from_slice(rest);
-        if self.format == WriteFormat::V4 {
+        if self.format() == WriteFormat::V4 {
             self.output.push(TAG_END);
         }
         self.offset = self
