@@ -161,6 +161,8 @@ impl Event {
         &self.key
     }
 
+    // Not inlined: then the first frame of a walk is this function's, and the second that of its caller.
+    #[inline(never)]
     fn put<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
         let current;
         let activity = match options.activity_id {
@@ -180,19 +182,13 @@ impl Event {
             & self.key.mask.load(Ordering::Relaxed)
             != 0;
         if wants_stack && options.stack.is_none() {
-            self.put_with_stack(payload, record);
+            let mut frames = [0_usize; MAX_FRAMES + 1];
+            let depth = eventpipe_sampler::walk(&mut frames);
+            let frames = frames.get(1..depth).unwrap_or_default();
+            let record = RecordOptions { frames, ..record };
+            ENGINE.ring.write(&self.key, payload, &record);
         } else {
             ENGINE.ring.write(&self.key, payload, &record);
         }
-    }
-
-    #[inline(never)]
-    fn put_with_stack<P: Payload>(&'static self, payload: &P, record: RecordOptions<'_>) {
-        let mut frames = [0_usize; MAX_FRAMES];
-        let depth = eventpipe_sampler::walk(&mut frames);
-        let frames = frames.get(..depth).unwrap_or_default();
-        ENGINE
-            .ring
-            .write(&self.key, payload, &RecordOptions { frames, ..record });
     }
 }

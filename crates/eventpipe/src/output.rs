@@ -89,7 +89,7 @@ fn run(session: &SessionState, mut output: Output) {
     }
     // Before the end is announced: who waits for the end may expect the reader to have seen it.
     if let Output::Socket(socket) = &output {
-        discard_input(socket);
+        hang_up(socket);
     }
     drop(output);
     // A reader that goes away ends its session. When the session was stopped this does nothing.
@@ -199,14 +199,16 @@ fn write(file: &OwnedFd, mut piece: &[u8], start: u64) -> bool {
     true
 }
 
-/// Throws away what the peer has sent: a socket that is closed with unread bytes resets the connection, and the peer could lose the
-/// end of what we sent.
-pub(crate) fn discard_input(socket: &OwnedFd) {
+/// Ends a connection in order. What the peer has sent is thrown away: a socket that is closed with unread bytes resets the
+/// connection, and the peer could lose the end of what we sent. And the connection is shut down, not only closed, because a
+/// child that this process forked may hold the socket open too.
+pub(crate) fn hang_up(socket: &OwnedFd) {
     let mut bytes = [0; 4096];
     for _ in 0..16 {
         match rustix::net::recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
-            Ok((0, _)) | Err(_) => return,
+            Ok((0, _)) | Err(_) => break,
             Ok(_) => {}
         }
     }
+    let _ = rustix::net::shutdown(socket, rustix::net::Shutdown::Both);
 }

@@ -72,10 +72,22 @@ fn main() {
         }
         busy.join().expect("no panic");
     });
+    // A child that lives on holds copies of the parent's sockets, and must not keep streams open by that.
+    // SAFETY: as above.
+    let survivor = unsafe { libc::fork() };
+    assert!(survivor >= 0);
+    if survivor == 0 {
+        loop {
+            // SAFETY: waits for the signal that ends this process.
+            unsafe { libc::pause() };
+        }
+    }
     client()
         .process_info()
         .expect("the parent's server goes on");
     let trace = recording.stop();
+    // SAFETY: the pid of our own child, which is still there.
+    unsafe { libc::kill(survivor, libc::SIGKILL) };
     let steps: Vec<u64> = trace
         .of("Forking")
         .filter(|event| event.id == 1)

@@ -23,7 +23,15 @@ eventpipe::provider! {
 }
 
 const WRITERS: u64 = 8;
-const ROUNDS: usize = 50;
+
+/// How often each way to exit is tried: 200 exits with `EVENTPIPE_TEST_FULL`, as `.ci/run` sets it.
+fn rounds() -> usize {
+    if std::env::var_os("EVENTPIPE_TEST_FULL").is_some() {
+        50
+    } else {
+        5
+    }
+}
 
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
@@ -71,12 +79,12 @@ fn parent() {
     let folder = std::env::temp_dir().join(format!("eventpipe-exit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the traces");
     for how in ["return", "exit", "other", "twice"] {
-        for round in 0..ROUNDS {
+        for round in 0..rounds() {
             exit_once(how, round, &folder);
         }
     }
     std::fs::remove_dir_all(&folder).expect("removable");
-    println!("{} exits while traced: complete every time", 4 * ROUNDS);
+    println!("{} exits while traced: complete every time", 4 * rounds());
 }
 
 fn exit_once(how: &str, round: usize, folder: &std::path::Path) {
@@ -86,7 +94,8 @@ fn exit_once(how: &str, round: usize, folder: &std::path::Path) {
         .env("EVENTPIPE_EnableEventPipe", "1")
         .env("EVENTPIPE_EventPipeConfig", "Exiting::5")
         .env("EVENTPIPE_EventPipeOutputPath", &file)
-        .env("EVENTPIPE_EventPipePoolMB", "2")
+        .env("EVENTPIPE_EventPipePoolMB", "1")
+        .env("EVENTPIPE_EventPipeCircularMB", "1")
         .env("TMPDIR", folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -102,9 +111,9 @@ fn exit_once(how: &str, round: usize, folder: &std::path::Path) {
         .find(|path| path.to_string_lossy().ends_with("-socket"))
         .expect("the child has a socket");
     let client = Client::new(Endpoint::Socket(socket.clone()));
-    let mut session = client
-        .collect(&everything_of("Exiting"), Fallbacks::NONE)
-        .expect("starts");
+    let mut request = everything_of("Exiting");
+    request.buffer_mb = 1;
+    let mut session = client.collect(&request, Fallbacks::NONE).expect("starts");
     child
         .stdin
         .take()

@@ -13,7 +13,7 @@ use super::commands::{self, Answer};
 #[cfg(feature = "perf-map")]
 use super::job::Job;
 use super::ports::PortNumber;
-use crate::output::discard_input;
+use crate::output::hang_up;
 use crate::session::SessionState;
 
 /// A client has so long for its whole request, and then for taking the whole answer.
@@ -170,7 +170,7 @@ impl Connection {
                 Err(_) => return false,
             }
         }
-        discard_input(&self.socket);
+        hang_up(&self.socket);
         false
     }
 }

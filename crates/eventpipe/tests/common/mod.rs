@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 
 use dotnet_diagnostics::client::{Client, Endpoint, Fallbacks, Session, Stopper};
 use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig};
-use nettrace::Reader;
+use nettrace::{Guid, Reader};
 
 /// Tests of one file share the process's one engine; those that count on being alone take this.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
@@ -87,7 +87,11 @@ pub(crate) struct Seen {
     pub(crate) id: u32,
     pub(crate) thread: u64,
     pub(crate) time: i64,
-    pub(crate) frames: usize,
+    pub(crate) about_thread: u64,
+    pub(crate) activity: Guid,
+    pub(crate) related: Guid,
+    /// Innermost first.
+    pub(crate) frames: Vec<u64>,
     pub(crate) payload: Vec<u8>,
 }
 
@@ -134,7 +138,10 @@ impl Trace {
                 id: metadata.event_id,
                 thread,
                 time: event.timestamp(),
-                frames: event.stack().len(),
+                about_thread: event.thread_id(),
+                activity: event.activity_id(),
+                related: event.related_activity_id(),
+                frames: event.stack().frames().collect(),
                 payload: event.payload().to_vec(),
             });
         }
