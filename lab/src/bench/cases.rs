@@ -7,10 +7,11 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use eventpipe::{Level, ProviderRequest, Session, SessionRequest};
-use eventpipe_ring::{EventKey, RecordOptions, Ring};
+use eventpipe_ring::{EventKey, LossReason, Record, RecordOptions, Ring, Sink, ThreadInfo};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use super::settle;
+use crate::statistics::Spread;
 
 eventpipe::provider! {
     /// The measured events.
@@ -71,28 +72,33 @@ fn round(os_clock: bool, note: &mut dyn FnMut(&'static str, f64)) -> Result<()> 
     if os_clock {
         note(
             "event_8b_os_clock_ns",
-            traced(1, false, 100_000, events::number)?,
+            traced(1, false, PIECES, events::number)?,
         );
         let write = |_| events::bytes(black_box(&hundred));
-        note("event_100b_os_clock_ns", traced(1, false, 100_000, write)?);
+        note("event_100b_os_clock_ns", traced(1, false, PIECES, write)?);
         return Ok(());
     }
-    note("disabled_ns", burst(10_000_000, events::number));
-    note("event_8b_ns", traced(1, false, 100_000, events::number)?);
+    note(
+        "disabled_ns",
+        burst(2_000_000, PIECE, events::number, || ()),
+    );
+    note("event_8b_ns", traced(1, false, PIECES, events::number)?);
     let write = |_| events::bytes(black_box(&hundred));
-    note("event_100b_ns", traced(1, false, 100_000, write)?);
-    note("event_100b_8_sessions_ns", traced(8, false, 50_000, write)?);
+    note("event_100b_ns", traced(1, false, PIECES, write)?);
+    let flood = traced(1, false, Rhythm::Flood(100_000), write)?;
+    note("event_100b_flood_ns", flood);
+    note("event_100b_8_sessions_ns", traced(8, false, PIECES, write)?);
     note(
         "event_100b_64_sessions_ns",
-        traced(64, false, 20_000, write)?,
+        traced(64, false, PIECES, write)?,
     );
     note(
         "event_1kib_ns",
-        traced(1, false, 20_000, |_| events::bytes(black_box(&kibi)))?,
+        traced(1, false, PIECES, |_| events::bytes(black_box(&kibi)))?,
     );
     note(
         "event_text_49_chars_ns",
-        traced(1, false, 100_000, |_| events::text(black_box(&text)))?,
+        traced(1, false, PIECES, |_| events::text(black_box(&text)))?,
     );
     for (name, frames) in [
         ("event_100b_16_frames_ns", 16),
@@ -100,33 +106,62 @@ fn round(os_clock: bool, note: &mut dyn FnMut(&'static str, f64)) -> Result<()> 
     ] {
         note(
             name,
-            at_depth(frames, &mut || traced(1, true, 50_000, write))?,
+            at_depth(frames, &mut || traced(1, true, PIECES, write))?,
         );
     }
     note("dropped_ns", dropped());
+    note("attach_detach_ns", attach_detach());
     let (enable, disable) = with_threads(1_000)?;
     note("enable_1000_threads_us", enable);
     note("disable_1000_threads_us", disable);
     Ok(())
 }
 
-/// Nanoseconds per call.
+/// Calls in one go: little enough that the blocks they fill stay in the core's cache.
+const PIECE: u64 = 2_000;
+
+/// Nanoseconds per call: the median over pieces, so that a piece in which other work took the core does not count. `between` runs after each
+/// piece, untimed.
 #[inline(never)]
-fn burst(count: u64, write: impl Fn(u64)) -> f64 {
-    let start = Instant::now();
-    for number in 0..count {
-        write(black_box(number));
-    }
-    start.elapsed().as_nanos() as f64 / count as f64
+fn burst(count: u64, piece: u64, write: impl Fn(u64), mut between: impl FnMut()) -> f64 {
+    let pieces = (0..count.div_ceil(piece)).map(|index| {
+        let numbers = index * piece..count.min((index + 1) * piece);
+        let calls = (numbers.end - numbers.start) as f64;
+        let start = Instant::now();
+        for number in numbers {
+            write(black_box(number));
+        }
+        let elapsed = start.elapsed();
+        between();
+        elapsed.as_nanos() as f64 / calls
+    });
+    Spread::of(pieces).map_or(f64::NAN, |spread| spread.median)
+}
+
+/// Enough for a median, quick enough for many rounds.
+const PIECES: Rhythm = Rhythm::Pieces(20);
+
+/// How the events of a case follow each other.
+#[derive(Clone, Copy)]
+enum Rhythm {
+    /// So many pieces, with time for the drain in between: the writer finds the blocks that it filled before, still in the cache.
+    Pieces(u64),
+    /// So many events without a pause: more than the drain takes meanwhile, so each block is one that has long left the cache.
+    Flood(u64),
 }
 
 /// The same while sessions listen that throw everything away. All events must have been delivered.
-fn traced(sessions: usize, stacks: bool, count: u64, write: impl Fn(u64)) -> Result<f64> {
+fn traced(sessions: usize, stacks: bool, rhythm: Rhythm, write: impl Fn(u64)) -> Result<f64> {
     const WARM_UP: u64 = 2_000;
     let sessions: Vec<Session> = (0..sessions).map(|_| open(stacks)).collect::<Result<_>>()?;
-    burst(WARM_UP, &write);
-    settle();
-    let ns = burst(count, &write);
+    burst(WARM_UP, PIECE, &write, settle);
+    let (count, ns) = match rhythm {
+        Rhythm::Pieces(pieces) => {
+            let count = pieces * PIECE;
+            (count, burst(count, PIECE, &write, settle))
+        }
+        Rhythm::Flood(count) => (count, burst(count, PIECE, &write, || ())),
+    };
     for session in &sessions {
         session.stop();
         let figures = session.statistics();
@@ -181,14 +216,47 @@ fn dropped() -> f64 {
     let payload = [7_u8; 100];
     let write = |_| RING.write(&KEY, black_box(&payload), &RecordOptions::default());
     // Ten times what it holds.
-    burst(20_000, write);
+    burst(20_000, PIECE, write, || ());
     let before = RING.statistics().lost;
-    let ns = burst(100_000, write);
+    let ns = burst(100_000, PIECE, write, || ());
     if RING.statistics().lost - before == 100_000 {
         ns
     } else {
         f64::NAN
     }
+}
+
+/// What a thread with a single event costs: a place in the buffer taken, the event, the place and its block given back.
+fn attach_detach() -> f64 {
+    static RING: Ring = Ring::new();
+    static KEY: EventKey = EventKey::new(1);
+    if RING.start(64 << 20).is_err() {
+        return f64::NAN;
+    }
+    let payload = [7_u8; 100];
+    let Some(mut drain) = RING.drain() else {
+        return f64::NAN;
+    };
+    let mut count = Count::default();
+    let write = |_| RING.write_once(&KEY, black_box(&payload), &RecordOptions::default());
+    // Each takes a block of its own: a hundred of them fit the cache.
+    let ns = burst(4_000, 100, write, || while !drain.round(&mut count).idle {});
+    if count.records == 4_000 { ns } else { f64::NAN }
+}
+
+#[derive(Default)]
+struct Count {
+    records: u64,
+}
+
+impl Sink for Count {
+    fn thread(&mut self, _: ThreadInfo) {}
+    fn record(&mut self, _: &Record<'_>, _: bool) {
+        self.records += 1;
+    }
+    fn lost(&mut self, _: u32, _: u64, _: LossReason) {}
+    fn thread_ended(&mut self, _: u64) {}
+    fn boundary(&mut self, _: u64) {}
 }
 
 /// Microseconds of starting and of stopping a session (its last bytes included) while so many threads hold a place in the buffer.

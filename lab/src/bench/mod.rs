@@ -1,7 +1,7 @@
 //! `lab engine`: what an event costs its writer on this project's engine, path by path, beside the targets.
 //!
-//! Each round runs every case once, so that a slow spell of the machine falls on all of them; a case is a burst of events that fits the
-//! buffer, written by one pinned thread while the drain works on another core. A burst that lost events is no figure but an error.
+//! Each round runs every case once, so that a slow spell of the machine falls on all of them; a case is pieces of events written by one pinned
+//! thread, with pauses for the drain, and the figure of a round is the median of its pieces. A burst that lost events is no figure but an error.
 
 mod cases;
 mod report;

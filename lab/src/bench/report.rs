@@ -18,6 +18,11 @@ const ROWS: &[Row] = &[
     row("disabled_ns", "nobody listens", Some(1.0)),
     row("event_8b_ns", "8 bytes", None),
     row("event_100b_ns", "100 bytes", Some(25.0)),
+    row(
+        "event_100b_flood_ns",
+        "100 bytes, faster than the drain: cold memory",
+        None,
+    ),
     row("event_1kib_ns", "1 KiB", None),
     row(
         "event_text_49_chars_ns",
