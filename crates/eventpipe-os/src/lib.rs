@@ -10,6 +10,7 @@
 //! * [`memory`]: address space that is reserved once and filled or emptied on demand
 //! * [`barrier`]: a fence whose cost is on the rare side
 //! * [`order`]: sorting in little code
+//! * `dump` (feature): a core file of the running process
 //! * [`process`]: pid, start time, command line, environment, exit and fork hooks
 //!
 //! ```
@@ -31,6 +32,8 @@ extern crate std;
 
 pub mod barrier;
 pub mod clock;
+#[cfg(feature = "dump")]
+pub mod dump;
 mod error;
 pub mod memory;
 pub mod order;

@@ -39,6 +39,7 @@
 //! | `std` (default) | thread-local variables (faster; a current activity per thread); a callback of a provider that panics does not end the process. Without it the crate uses `core` and `alloc` only |
 //! | `server` (default) | the diagnostics server. Without it sessions are started by the environment and by the program itself only; to start it later or to limit it see [`start_server`] and [`limit_server`] |
 //! | `perf-map` (default) | the server writes `/tmp/perf-PID.map` for clients that ask for it |
+//! | `dump` (default) | the server writes a core file for clients that ask for it |
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -13,7 +13,9 @@ use dotnet_diagnostics::codec::{
 use eventpipe_os::process;
 use rustix::fd::OwnedFd;
 
-#[cfg(feature = "perf-map")]
+#[cfg(feature = "dump")]
+use super::dump;
+#[cfg(any(feature = "perf-map", feature = "dump"))]
 use super::job::Job;
 use super::limits;
 #[cfg(feature = "perf-map")]
@@ -37,7 +39,7 @@ pub(super) enum Answer {
     /// The session sends the answer and then its stream, on the same socket.
     Stream,
     /// A thread is at it.
-    #[cfg(feature = "perf-map")]
+    #[cfg(any(feature = "perf-map", feature = "dump"))]
     Later(Arc<Job>),
 }
 
@@ -73,9 +75,12 @@ pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>, port: PortNumber)
         Request::EnablePerfMap(_) | Request::DisablePerfMap => {
             Answer::error(ErrorCode::NOTSUPPORTED)
         }
+        #[cfg(feature = "dump")]
+        Request::GenerateCoreDump(request) => dump::generate(request),
+        #[cfg(not(feature = "dump"))]
+        Request::GenerateCoreDump(_) => Answer::error(ErrorCode::NOTSUPPORTED),
         // There is no managed code to profile or to hook into.
-        Request::GenerateCoreDump(_)
-        | Request::AttachProfiler(_)
+        Request::AttachProfiler(_)
         | Request::StartupProfiler(_)
         | Request::ApplyStartupHook { .. } => Answer::error(ErrorCode::NOTSUPPORTED),
     }

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use super::commands::{self, Answer};
-#[cfg(feature = "perf-map")]
+#[cfg(any(feature = "perf-map", feature = "dump"))]
 use super::job::Job;
 use super::ports::PortNumber;
 use crate::output::hang_up;
@@ -40,7 +40,7 @@ enum Step {
         sent: usize,
     },
     /// The answer follows when this has been done.
-    #[cfg(feature = "perf-map")]
+    #[cfg(any(feature = "perf-map", feature = "dump"))]
     Working(Arc<Job>),
 }
 
@@ -59,7 +59,7 @@ impl Connection {
             Step::Reading(_) => PollFlags::IN,
             Step::Waiting { .. } => PollFlags::empty(),
             Step::Writing { .. } => PollFlags::OUT,
-            #[cfg(feature = "perf-map")]
+            #[cfg(any(feature = "perf-map", feature = "dump"))]
             Step::Working(_) => PollFlags::empty(),
         };
         PollFd::new(&*self.socket, events)
@@ -86,7 +86,7 @@ impl Connection {
             Step::Waiting { session, .. } if session.has_ended() => self.stop_waiting(now_ns),
             Step::Waiting { .. } => !ready.intersects(PollFlags::HUP | PollFlags::ERR),
             Step::Writing { .. } if !ready.is_empty() => self.write(),
-            #[cfg(feature = "perf-map")]
+            #[cfg(any(feature = "perf-map", feature = "dump"))]
             Step::Working(job) => match job.take() {
                 Some(answer) => self.answer(answer, now_ns),
                 None => !ready.intersects(PollFlags::HUP | PollFlags::ERR),
@@ -128,7 +128,7 @@ impl Connection {
                     self.deadline_ns = u64::MAX;
                     true
                 }
-                #[cfg(feature = "perf-map")]
+                #[cfg(any(feature = "perf-map", feature = "dump"))]
                 Answer::Later(job) => {
                     self.step = Step::Working(job);
                     self.deadline_ns = u64::MAX;

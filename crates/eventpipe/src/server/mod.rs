@@ -6,9 +6,11 @@
 
 mod commands;
 mod connection;
+#[cfg(feature = "dump")]
+mod dump;
 #[cfg(feature = "perf-map")]
 mod elf;
-#[cfg(feature = "perf-map")]
+#[cfg(any(feature = "perf-map", feature = "dump"))]
 mod job;
 mod limits;
 #[cfg(feature = "perf-map")]
