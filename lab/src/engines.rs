@@ -139,7 +139,7 @@ impl Engine {
         }
         Ok(match self {
             Engine::OursAot10 => {
-                let library = crate::size::native_library()?;
+                let library = crate::nativeaot::library()?;
                 Command::new(link_native("nativeaot-kit", Some(&library))?)
             }
             Engine::Aot10 => Command::new(link_native("nativeaot-kit", None)?),

@@ -16,6 +16,7 @@ pub mod compare;
 pub mod emit;
 mod engines;
 pub mod instructions;
+pub mod nativeaot;
 pub mod process;
 pub mod record;
 pub mod size;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lab::{Engine, bench, compare, emit, instructions, record, size, stress, target};
+use lab::{Engine, bench, compare, emit, instructions, nativeaot, record, size, stress, target};
 
 /// Stress programs and measurements for EventPipe.
 #[derive(Debug, Parser)]
@@ -24,6 +24,8 @@ enum Command {
     Engine(bench::Arguments),
     /// Run the same work on every engine that is found, and write down the comparison.
     Compare(compare::Arguments),
+    /// Run the NativeAOT stress program with the C engine and with this project's, in turn; or only link a NativeAOT program.
+    Nativeaot(nativeaot::Arguments),
     /// Measure what the engine adds to a program, in bytes, beside the C engine.
     Size {
         /// One JSON document instead of a table.
@@ -106,6 +108,11 @@ fn run(command: Command) -> Result<()> {
         Command::Compare(arguments) => {
             compare::run(&arguments, &std::env::current_exe().context(OWN_FILE)?)
         }
+        Command::Nativeaot(arguments) => nativeaot::run(
+            &arguments,
+            &std::env::current_exe().context(OWN_FILE)?,
+            &mut out,
+        ),
         Command::Size { json } => {
             let sizes = size::measure()?;
             if json {

@@ -9,6 +9,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use crate::nativeaot::{self, App, NativeEngine, Net};
+
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sizes {
@@ -16,6 +18,12 @@ pub struct Sizes {
     pub rows: Vec<Row>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
+    /// The whole NativeAOT stress program, stripped, with the C engine.
+    pub stripped_c: Option<i64>,
+    /// The same with this engine, heap dumps included.
+    pub stripped_rust: Option<i64>,
+    /// The same without an engine.
+    pub stripped_none: Option<i64>,
 }
 
 /// The size of one thing, or the difference of two.
@@ -141,46 +149,33 @@ fn rust_programs(sizes: &mut Sizes) -> Result<()> {
     Ok(())
 }
 
-/// The NativeAOT application with the C engine, with the C engine's empty twin, and with ours.
+/// The NativeAOT stress program with the C engine, with the C engine's empty twin, and with ours.
 fn native_programs(sizes: &mut Sizes) -> Result<()> {
-    let shared = peers::shared().context("NativeAOT programs: there is no ../shared")?;
-    let programs = std::env::var_os("PEERS_DIR")
-        .map_or_else(|| workspace().join("target/peers"), PathBuf::from);
-    let kit = programs
-        .join("nativeaot-kit")
-        .canonicalize()
-        .context("NativeAOT programs: the link kit is not among the peers")?;
     let folder = std::env::temp_dir().join(format!("lab-size-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let link = |name: &str, archive: &Path| -> Result<Row> {
-        let program = folder.join(name);
-        let output = Command::new("sh")
-            .arg(shared.join("peers/nativeaot/link.sh"))
-            .arg(&program)
-            .arg(archive)
-            .env("KIT", &kit)
-            .output()
-            .context("starting link.sh")?;
-        ensure!(
-            output.status.success(),
-            "linking {name}: {}",
-            peers::stderr(&output)
-        );
-        size_of(&program, name)
+    let link = |engine, heap_walk| -> Result<Row> {
+        let program = folder.join("program");
+        nativeaot::link(&program, App::Stress, Net::Net10, engine, heap_walk)?;
+        size_of(&program, "")
     };
     let result = (|| {
-        let disabled = link("disabled", &kit.join("lib/libeventpipe-disabled.a"))?;
-        let enabled = link("enabled", &kit.join("lib/libeventpipe-enabled.a"))?;
-        sizes.rows.push(enabled.less(
-            &disabled,
+        let none = link(NativeEngine::None, false)?;
+        let c = link(NativeEngine::C, false)?;
+        let ours = link(NativeEngine::Rust, true)?;
+        let without_heap_walk = link(NativeEngine::Rust, false)?;
+        sizes.rows.push(c.less(
+            &none,
             "C engine with server in a NativeAOT program (.NET 10)",
         ));
-        let library = native_library()?;
-        let ours = link("ours", &library)?;
         sizes.rows.push(ours.less(
-            &disabled,
-            "this engine with server in a NativeAOT program (.NET 10)",
+            &none,
+            "this engine with server in a NativeAOT program (.NET 10), heap dumps included",
         ));
+        sizes
+            .rows
+            .push(without_heap_walk.less(&none, "the same without the objects that walk the heap"));
+        (sizes.stripped_none, sizes.stripped_c, sizes.stripped_rust) =
+            (Some(none.file), Some(c.file), Some(ours.file));
         Ok(())
     })();
     drop(std::fs::remove_dir_all(&folder));
