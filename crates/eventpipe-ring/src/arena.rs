@@ -412,7 +412,7 @@ mod memory {
 #[cfg(loom)]
 mod memory {
     use super::{BIG, Block, BlockHeader, SMALL, Stacks};
-    use loom::cell::UnsafeCell;
+    use crate::sync::cell::UnsafeCell;
     use std::vec;
     use std::vec::Vec;
 

@@ -54,6 +54,11 @@ impl Ring {
     }
 }
 
+/// The tick of this moment.
+pub fn ticks() -> u64 {
+    crate::sync::now()
+}
+
 /// A writer of a model.
 #[derive(Debug)]
 pub struct Thread<'a> {

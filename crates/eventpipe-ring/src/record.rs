@@ -3,7 +3,13 @@
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How many sessions there can be at once: one bit of a mask each.
-pub const SESSIONS: u32 = if cfg!(loom) { 2 } else { 64 };
+pub const SESSIONS: u32 = if cfg!(shuttle) {
+    4
+} else if cfg!(loom) {
+    2
+} else {
+    64
+};
 
 /// The largest payload in bytes; a larger one is dropped and counted as [`LossReason::TooLarge`].
 pub const MAX_PAYLOAD: usize = if cfg!(loom) { 32 } else { 65_536 };

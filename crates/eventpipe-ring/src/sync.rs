@@ -94,7 +94,38 @@ mod real {
 #[cfg(loom)]
 mod model {
     use core::cell::Cell;
-    pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+    pub(crate) use machine::cell;
+    pub(crate) use machine::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+    /// What a model runs on: loom (every interleaving and every value a weak memory may give, for small models), or, with `--cfg
+    /// shuttle` besides, shuttle (random schedules, for large ones).
+    mod machine {
+        #[cfg(not(shuttle))]
+        pub(crate) use loom::{cell, sync, thread};
+        #[cfg(shuttle)]
+        pub(crate) use shuttle::{sync, thread};
+
+        /// Cells that watch nothing: shuttle's threads take turns.
+        #[cfg(shuttle)]
+        pub(crate) mod cell {
+            pub(crate) use core::cell::Cell;
+
+            #[derive(Debug)]
+            pub(crate) struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
+
+            impl<T> UnsafeCell<T> {
+                pub(crate) fn new(value: T) -> Self {
+                    Self(core::cell::UnsafeCell::new(value))
+                }
+                pub(crate) fn with<R>(&self, look: impl FnOnce(*const T) -> R) -> R {
+                    look(self.0.get())
+                }
+                pub(crate) fn with_mut<R>(&self, change: impl FnOnce(*mut T) -> R) -> R {
+                    change(self.0.get())
+                }
+            }
+        }
+    }
 
     pub(crate) fn negative_control(name: &str) -> bool {
         static CONTROL: std::sync::OnceLock<Option<std::string::String>> =
@@ -123,25 +154,25 @@ mod model {
 
     pub(crate) fn light() {
         if !negative_control("no_light_barrier") {
-            loom::sync::atomic::fence(Ordering::SeqCst);
+            machine::sync::atomic::fence(Ordering::SeqCst);
         }
     }
 
     pub(crate) fn heavy() {
-        loom::sync::atomic::fence(Ordering::SeqCst);
+        machine::sync::atomic::fence(Ordering::SeqCst);
     }
 
     pub(crate) fn relax(_: u32) {
-        loom::thread::yield_now();
+        machine::thread::yield_now();
     }
 
     /// A word with one user at a time: loom fails the model when there are two.
     #[derive(Debug, Default)]
-    pub(crate) struct Private32(loom::cell::Cell<u32>);
+    pub(crate) struct Private32(cell::Cell<u32>);
 
     impl Private32 {
         pub(crate) fn new(value: u32) -> Self {
-            Self(loom::cell::Cell::new(value))
+            Self(cell::Cell::new(value))
         }
         pub(crate) fn get(&self) -> u32 {
             self.0.get()
@@ -153,11 +184,11 @@ mod model {
 
     /// See [`Private32`].
     #[derive(Debug, Default)]
-    pub(crate) struct Private64(loom::cell::Cell<u64>);
+    pub(crate) struct Private64(cell::Cell<u64>);
 
     impl Private64 {
         pub(crate) fn new(value: u64) -> Self {
-            Self(loom::cell::Cell::new(value))
+            Self(cell::Cell::new(value))
         }
         pub(crate) fn get(&self) -> u64 {
             self.0.get()

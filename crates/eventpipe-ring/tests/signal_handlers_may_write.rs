@@ -15,7 +15,7 @@ static RING: OnceLock<(&'static Ring, &'static EventKey)> = OnceLock::new();
 static IN_HANDLERS: AtomicU64 = AtomicU64::new(0);
 
 fn ring() -> (&'static Ring, &'static EventKey) {
-    *RING.get_or_init(|| (leak_ring(16 << 20), session_key(1, 1)))
+    *RING.get_or_init(|| (leak_ring(2 << 20), session_key(1, 1)))
 }
 
 /// A payload whose copying is interrupted by signals.
@@ -158,12 +158,18 @@ fn every_level_is_delivered_or_counted() {
         });
         let mut drain = ring.drain().unwrap();
         while IN_HANDLERS.load(Ordering::Relaxed) < 300 {
-            match handle.load(Ordering::Acquire) {
-                0 => {}
-                // SAFETY: the thread is joined by the end of the scope, so its handle is valid.
-                handle => unsafe {
-                    libc::pthread_kill(handle as libc::pthread_t, libc::SIGALRM);
-                },
+            for _ in 0..20 {
+                match handle.load(Ordering::Acquire) {
+                    0 => {}
+                    // SAFETY: the thread is joined by the end of the scope, so its handle is valid.
+                    handle => unsafe {
+                        libc::pthread_kill(handle as libc::pthread_t, libc::SIGALRM);
+                    },
+                }
+                // Some events between two signals.
+                for _ in 0..500 {
+                    std::hint::spin_loop();
+                }
             }
             drain.round(&mut marks);
         }

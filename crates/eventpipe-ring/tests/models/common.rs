@@ -1,5 +1,6 @@
 //! What the models share: bounds, a sink that checks the law, and the run of a negative control.
 
+use eventpipe_ring::model::ticks;
 use eventpipe_ring::{EventKey, LossReason, Record, Ring, Sink, ThreadInfo};
 use loom::sync::Arc;
 use std::collections::BTreeMap;
@@ -140,6 +141,15 @@ impl Sink for Checker {
     fn boundary(&mut self, ticks: u64) {
         assert!(ticks >= self.boundary);
         self.boundary = ticks;
+    }
+}
+
+/// Rounds until everything up to now has been given: an event in the making, if only for others, may hold a round back.
+pub(crate) fn drain_to_now(ring: &Ring, checker: &mut Checker) {
+    let now = ticks();
+    let mut drain = ring.drain().unwrap();
+    while drain.round(checker).boundary_ticks < now {
+        loom::thread::yield_now();
     }
 }
 

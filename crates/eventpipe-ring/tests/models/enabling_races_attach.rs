@@ -1,6 +1,6 @@
 //! A thread gets its slot while a session begins and ends: it is either seen by quiescence, or sees the cleared bit.
 
-use crate::common::{Checker, check, drain_all, key, must_fail, ring, small};
+use crate::common::{Checker, check, drain_all, drain_to_now, key, must_fail, ring, small};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
@@ -26,7 +26,7 @@ fn a_thread_that_attaches_is_either_seen_or_sees() {
         key.mask.store(0, Ordering::Relaxed);
         ring.quiesce();
         let mut checker = Checker::default();
-        ring.drain().unwrap().round(&mut checker);
+        drain_to_now(&ring, &mut checker);
         let at_the_end = checker.accounted();
         writer.join().unwrap();
         drain_all(&ring, &mut checker);

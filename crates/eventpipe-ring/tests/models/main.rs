@@ -2,7 +2,7 @@
 //! its model can fail: the protocol weakened in one place must be rejected.
 //!
 //! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p eventpipe-ring --test models` (`.ci/models` does).
-#![cfg(loom)]
+#![cfg(all(loom, not(shuttle)))]
 
 mod common;
 

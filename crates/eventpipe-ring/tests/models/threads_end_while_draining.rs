@@ -1,6 +1,8 @@
 //! A thread ends while the drain works and while its session is stopped: its events come, then its end, then nothing.
 
-use crate::common::{Checker, check, check_blocks, drain_all, key, must_fail, ring, small};
+use crate::common::{
+    Checker, check, check_blocks, drain_all, drain_to_now, key, must_fail, ring, small,
+};
 use loom::sync::atomic::Ordering;
 use loom::thread;
 
@@ -46,7 +48,7 @@ fn a_stop_at_the_same_time_is_waited_for() {
         key.mask.store(0, Ordering::Relaxed);
         ring.quiesce();
         let mut checker = Checker::default();
-        ring.drain().unwrap().round(&mut checker);
+        drain_to_now(&ring, &mut checker);
         let at_the_end = checker.accounted();
         writer.join().unwrap();
         drain_all(&ring, &mut checker);
