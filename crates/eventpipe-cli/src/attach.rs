@@ -8,7 +8,8 @@ use crate::exit_code::ExitCode;
 use crate::human;
 use crate::live::LiveLine;
 use crate::output::RecordingFile;
-use crate::recording::{self, Outcome, Progress, StreamEnd};
+use crate::recording::{self, Outcome, Progress, StopWhen, StreamEnd};
+use crate::roll::{self, Rolling};
 use crate::terminal::note;
 use anyhow::Context as _;
 use dotnet_diagnostics::client::{Session, Stopper};
@@ -80,18 +81,30 @@ pub(crate) struct Finished {
 }
 
 impl Recording {
-    /// Starts recording a session into a file.
+    /// Starts recording a session into a file, or into the files of `rolling`, which `file` then only names.
     pub(crate) fn start(
         session: Session,
         file: RecordingFile,
+        rolling: Option<Rolling>,
+        mut stop_when: Option<StopWhen>,
         channel: Channel,
     ) -> anyhow::Result<Recording> {
         let control = Control::new(&session)?;
         let progress = Arc::new(Progress::default());
         let writer = file.writer().context("duplicating a descriptor")?;
         let (sender, shared) = (channel.sender.clone(), Arc::clone(&progress));
+        if let Some(stop_when) = &mut stop_when {
+            let sender = channel.sender.clone();
+            stop_when.stop = Some(Box::new(move || {
+                let _ = sender.send(Message::StoppingEvent);
+            }));
+        }
         let recorder = move || {
-            let outcome = recording::record(session, writer, &shared);
+            let stop_when = stop_when.as_mut();
+            let outcome = match rolling {
+                Some(rolling) => roll::record(session, rolling, &shared, stop_when),
+                None => recording::record(session, writer, &shared, stop_when),
+            };
             let _ = sender.send(Message::Recorded(outcome));
         };
         thread::Builder::new()
@@ -201,6 +214,13 @@ fn conclude(
         human::count(outcome.events),
         lost_text(outcome.lost, outcome.lost_at_least),
     ));
+    if let Some((made, kept)) = outcome.pieces {
+        note(format_args!(
+            "{name}: {} files were made, {} kept, each complete in itself",
+            human::count(made),
+            human::count(kept)
+        ));
+    }
     if let Some(error) = &outcome.write_error {
         let state = match close_after_failed_write(file) {
             Some(events) => format!("the file holds the first {} events", human::count(events)),
@@ -221,9 +241,10 @@ fn conclude(
         }
         StreamEnd::Complete => ExitCode::Ok,
         StreamEnd::Cut => {
-            let closed = close_cut(file, outcome);
+            let closed = outcome.pieces.is_some() || close_cut(file, outcome);
             let cause = match driven.reason {
                 Reason::Aborted => "the recording was cut short",
+                Reason::RundownTimeout => "the rundown took too long (--rundown-timeout)",
                 Reason::Target | Reason::Asked => "the stream broke off (was the process killed?)",
             };
             note(format_args!(
@@ -264,6 +285,6 @@ fn close_cut(file: &mut RecordingFile, outcome: &Outcome) -> bool {
 fn close_after_failed_write(file: &mut RecordingFile) -> Option<u64> {
     file.regular()?;
     let again = std::fs::File::open(file.path()).ok()?;
-    let reread = recording::record(again, std::io::sink(), &Progress::default());
+    let reread = recording::record(again, std::io::sink(), &Progress::default(), None);
     close_cut(file, &reread).then_some(reread.events)
 }

@@ -112,6 +112,52 @@ pub(crate) struct Collect {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
 
+    /// Stop when an event of this provider comes ('*' at the end matches any rest).
+    #[arg(
+        long = "stopping-event-provider-name",
+        value_name = "NAME",
+        help_heading = "Stopping on an event"
+    )]
+    pub(crate) stopping_provider: Option<String>,
+
+    /// Stop when an event of this name comes, such as GC/Start.
+    #[arg(
+        long = "stopping-event-event-name",
+        value_name = "NAME",
+        requires = "stopping_provider",
+        help_heading = "Stopping on an event"
+    )]
+    pub(crate) stopping_event: Option<String>,
+
+    /// Stop when an event comes whose fields have these values.
+    #[arg(long = "stopping-event-payload-filter", value_name = "FIELD:VALUE,…",
+          value_delimiter = ',', value_parser = parse_payload_filter,
+          requires = "stopping_event", help_heading = "Stopping on an event")]
+    pub(crate) stopping_fields: Vec<(String, String)>,
+
+    /// Size of a file, such as 100MB: a new one is begun when it is full, FILE.0001.nettrace and so on,
+    /// each complete in itself. Names of methods are in the last one, with the rundown.
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    pub(crate) roll: Option<u64>,
+
+    /// Keep so many files and remove the oldest.
+    #[arg(long, value_name = "COUNT", requires = "roll",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) keep: Option<u32>,
+
+    /// What the threads of the process do when the buffer is full: drop the event, or wait (.NET 11).
+    #[arg(long, value_enum, ignore_case = true, default_value_t = Buffering::Drop)]
+    pub(crate) buffering_mode: Buffering,
+
+    /// Let a process that waits at its start go on.
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+          default_value_t = true, default_missing_value = "true")]
+    pub(crate) resume_runtime: bool,
+
+    /// Cut the recording off when the process goes on sending so long after it was asked to stop.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) rundown_timeout: Option<Duration>,
+
     /// Size of the buffer in the traced process, in megabytes.
     #[arg(long = "buffersize", value_name = "MB", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=16_384))]
@@ -140,6 +186,52 @@ pub(crate) struct Collect {
     /// The command to start and trace from its first event on.
     #[arg(last = true, value_name = "COMMAND", group = "what")]
     pub(crate) command: Vec<OsString>,
+}
+
+/// What happens to events when the buffer is full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Buffering {
+    /// They are lost, and counted.
+    #[value(alias = "0")]
+    Drop,
+    /// They wait for room.
+    #[value(alias = "1")]
+    Block,
+}
+
+fn parse_payload_filter(text: &str) -> Result<(String, String), String> {
+    match text.split_once(':') {
+        Some((field, value)) if !field.is_empty() => Ok((field.into(), value.into())),
+        _ => Err(format!("'{text}' is not of the form FIELD:VALUE")),
+    }
+}
+
+/// The smallest size of a file of `--roll`.
+const MIN_ROLL: u64 = 100_000;
+
+fn parse_size(text: &str) -> Result<u64, String> {
+    let unit_at = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(unit_at);
+    let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "kib" => 1 << 10,
+        "mib" => 1 << 20,
+        "gib" => 1 << 30,
+        _ => return Err(format!("'{unit}' is no unit: KB, MB, GB, KiB, MiB or GiB")),
+    };
+    let number: f64 = number
+        .parse()
+        .map_err(|_| format!("'{text}' is not a size such as 100MB"))?;
+    let size = (number * factor as f64) as u64;
+    if size < MIN_ROLL {
+        return Err("a file must have room for 100 KB".into());
+    }
+    Ok(size)
 }
 
 /// Which process.

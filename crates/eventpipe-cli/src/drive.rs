@@ -11,6 +11,7 @@
 //! takes as long as it takes. *Aborting* closes the connection; within a second the tool has ended.
 
 use crate::child::Launched;
+use crate::human;
 use crate::live::{INTERVAL, LiveLine};
 use crate::recording::{Outcome, Progress};
 use std::sync::Arc;
@@ -23,6 +24,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Message {
     /// One of the ending signals arrived.
     Signal,
+    /// The event came that was to end the recording.
+    StoppingEvent,
     /// The recorder came to the end of the stream.
     Recorded(Outcome),
     /// The target answered the request to stop, or could not be asked.
@@ -42,6 +45,8 @@ pub(crate) trait SessionControl {
 pub(crate) struct Options {
     /// When to stop on its own.
     pub(crate) duration: Option<Duration>,
+    /// How long the target may go on sending after it was asked to stop.
+    pub(crate) rundown_timeout: Option<Duration>,
     /// Whether lost events make the recording a failure.
     pub(crate) fail_on_drop: bool,
     /// The command gets the first Ctrl+C to itself.
@@ -57,6 +62,8 @@ pub(crate) enum Reason {
     Asked,
     /// The user had no patience.
     Aborted,
+    /// The time for the rundown was over.
+    RundownTimeout,
 }
 
 /// What came of it.
@@ -95,13 +102,15 @@ pub(crate) fn drive(
     let mut reason = Reason::Target;
     let mut stop_error = None;
     let mut tail_deadline: Option<Instant> = None;
+    let mut rundown_deadline: Option<Instant> = None;
+    let mut events_at_stop = 0;
     let mut spare_signals = u32::from(options.first_signal_is_the_childs);
     loop {
         // Reaps the command; whether it has ended is asked for later.
         if let Some(child) = child.as_deref_mut() {
             child.status();
         }
-        line.draw(progress, hint(&phase));
+        line.draw(progress, &hint(&phase, progress, events_at_stop));
         let mut stop = false;
         let mut abort = false;
         match messages.recv_timeout(INTERVAL) {
@@ -117,6 +126,7 @@ pub(crate) fn drive(
                 Phase::Recording => stop = true,
                 _ => abort = true,
             },
+            Ok(Message::StoppingEvent) => stop = true,
             Ok(Message::StopAnswered(answer)) => {
                 stop_error = answer.err();
                 tail_deadline = Some(Instant::now() + TAIL_LIMIT);
@@ -130,15 +140,23 @@ pub(crate) fn drive(
             stop |= progress.write_failed.load(Ordering::Acquire);
         }
         abort |= tail_deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let rundown_is_over = rundown_deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        abort |= rundown_is_over;
         match phase {
             Phase::Recording if stop => {
+                rundown_deadline = options.rundown_timeout.map(|limit| Instant::now() + limit);
+                events_at_stop = progress.events.load(Ordering::Relaxed);
                 phase = Phase::Stopping;
                 reason = Reason::Asked;
                 control.stop(sender.clone());
             }
             Phase::Stopping if abort => {
                 phase = Phase::Aborting(Instant::now() + ABORT_LIMIT);
-                reason = Reason::Aborted;
+                reason = if rundown_is_over {
+                    Reason::RundownTimeout
+                } else {
+                    Reason::Aborted
+                };
                 control.abort();
             }
             Phase::Aborting(deadline) if Instant::now() >= deadline => {
@@ -153,11 +171,16 @@ pub(crate) fn drive(
     }
 }
 
-fn hint(phase: &Phase) -> &'static str {
+fn hint(phase: &Phase, progress: &Progress, events_at_stop: u64) -> String {
     match phase {
-        Phase::Recording => "Ctrl+C stops",
-        Phase::Stopping => "stopping (Ctrl+C: now)",
-        Phase::Aborting(_) => "ending",
+        Phase::Recording => "Ctrl+C stops".to_owned(),
+        // Most of what comes now is the rundown: the methods and modules of the process.
+        Phase::Stopping => {
+            let events = progress.events.load(Ordering::Relaxed);
+            let rundown = human::count(events.saturating_sub(events_at_stop));
+            format!("stopping: {rundown} events of the rundown (Ctrl+C: now)")
+        }
+        Phase::Aborting(_) => "ending".to_owned(),
     }
 }
 
@@ -203,6 +226,7 @@ mod tests {
             lost_at_least: false,
             end: StreamEnd::Complete,
             write_error: None,
+            pieces: None,
         }
     }
 
@@ -224,6 +248,7 @@ mod tests {
 
     const NOTHING: Options = Options {
         duration: None,
+        rundown_timeout: None,
         fail_on_drop: false,
         first_signal_is_the_childs: false,
     };
@@ -275,6 +300,22 @@ mod tests {
             ..Control::default()
         };
         assert_eq!(run(&mut control, 0, &options, false).reason, Reason::Asked);
+    }
+
+    #[test]
+    fn a_rundown_that_takes_too_long_is_cut() {
+        let (sender, _) = channel();
+        let mut control = Control {
+            on_abort: Some((sender, outcome())),
+            ..Control::default()
+        };
+        let options = Options {
+            rundown_timeout: Some(Duration::from_millis(1)),
+            ..NOTHING
+        };
+        let driven = run(&mut control, 1, &options, false);
+        assert_eq!((control.stops, control.aborts), (1, 1));
+        assert_eq!(driven.reason, Reason::RundownTimeout);
     }
 
     #[test]

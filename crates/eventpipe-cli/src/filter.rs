@@ -77,7 +77,7 @@ impl<'a> Filter<'a> {
 }
 
 /// Whether the field `name`, or one inside it that `path` leads to, has the expected value.
-fn field_is(
+pub(crate) fn field_is(
     name: &str,
     value: Option<Value<'_>>,
     path: &str,
@@ -124,7 +124,7 @@ fn matches_any(patterns: &[String], name: &str) -> bool {
 }
 
 /// Names are compared without regard to case; `*` at the end of a pattern stands for any rest.
-fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(beginning) => name
             .get(..beginning.len())

@@ -22,6 +22,8 @@ mod profiles;
 mod providers;
 mod reach;
 mod recording;
+mod response;
+mod roll;
 mod signals;
 mod table;
 mod target;
@@ -33,7 +35,11 @@ use cli::{Cli, Command};
 use exit_code::{ExitCode, Failure};
 
 fn main() -> std::process::ExitCode {
-    let code = match Cli::try_parse() {
+    let words = match response::expand(std::env::args_os()) {
+        Ok(words) => words,
+        Err(failure) => return std::process::ExitCode::from(report(&failure.into())),
+    };
+    let code = match Cli::try_parse_from(words) {
         Ok(cli) => match run(&cli) {
             Ok(code) => code,
             Err(error) => report(&error),

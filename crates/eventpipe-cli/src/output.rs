@@ -49,13 +49,18 @@ impl RecordingFile {
         })
     }
 
+    /// The name of a recording that consists of several files; there is no file of this name.
+    pub(crate) fn of_several(path: &Path) -> RecordingFile {
+        RecordingFile {
+            file: None,
+            path: path.to_owned(),
+            is_new: false,
+        }
+    }
+
     /// Begins a recording under a default name; `_2`, `_3`… is added while the name is taken.
     pub(crate) fn create_default(name: &str) -> Result<RecordingFile, Failure> {
-        let safe: String = name
-            .chars()
-            .map(|c| if c == '/' || c.is_control() { '_' } else { c })
-            .collect();
-        let stem = format!("{safe}_{}", crate::human::file_time());
+        let stem = default_stem(name);
         let mut path = PathBuf::from(format!("{stem}.nettrace"));
         for number in 2..100 {
             if !path.exists() {
@@ -88,7 +93,7 @@ impl RecordingFile {
 
     /// How it is called in messages.
     pub(crate) fn name(&self) -> String {
-        if self.file.is_none() {
+        if self.path.as_os_str() == "-" {
             "standard output".into()
         } else {
             self.path.display().to_string()
@@ -101,6 +106,15 @@ impl RecordingFile {
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// The beginning of the default name of a recording of this process: `NAME_yyyyMMdd_HHmmss`.
+pub(crate) fn default_stem(name: &str) -> String {
+    let safe: String = name
+        .chars()
+        .map(|c| if c == '/' || c.is_control() { '_' } else { c })
+        .collect();
+    format!("{safe}_{}", crate::human::file_time())
 }
 
 /// Whether a recording could be made at this path; to be asked before anything is started.

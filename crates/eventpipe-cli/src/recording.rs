@@ -9,7 +9,11 @@
 //! complete block and given its end tag by [`close_cut`], so that readers which refuse unfinished
 //! files take it too.
 
-use nettrace::{Error, ErrorKind, FormatVersion, Reader};
+use crate::filter;
+use crate::terminal::note;
+use nettrace::payload::Value;
+use nettrace::runtime_events::TypeNames;
+use nettrace::{Error, ErrorKind, Event, FormatVersion, Reader};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,6 +50,79 @@ pub(crate) struct Outcome {
     pub(crate) end: StreamEnd,
     /// Why the file could not be written further.
     pub(crate) write_error: Option<io::Error>,
+    /// `--roll`: files made and files kept.
+    pub(crate) pieces: Option<(u64, u64)>,
+}
+
+/// The event that ends a recording.
+pub(crate) struct StopWhen {
+    /// Its provider.
+    pub(crate) provider: String,
+    /// Its name; any event of the provider if there is none.
+    pub(crate) event: Option<String>,
+    /// Fields and their values.
+    pub(crate) fields: Vec<(String, String)>,
+    /// Called once.
+    pub(crate) stop: Option<Box<dyn FnOnce() + Send>>,
+    /// Whether it was said that the event does not have the field.
+    pub(crate) has_warned: bool,
+}
+
+impl StopWhen {
+    /// Looks at an event.
+    pub(crate) fn see(&mut self, event: &Event<'_>) {
+        if self.stop.is_none() || !filter::matches(&self.provider, &event.metadata().provider) {
+            return;
+        }
+        let schema = event.schema();
+        let is_named = self.event.as_ref().is_none_or(|name| {
+            filter::matches(name, schema.event_name())
+                || filter::matches(name, &event.metadata().name)
+        });
+        if !is_named || !self.has_fields(event) {
+            return;
+        }
+        if let Some(stop) = self.stop.take() {
+            stop();
+        }
+    }
+
+    fn has_fields(&mut self, event: &Event<'_>) -> bool {
+        let (types, mut text) = (TypeNames::default(), Vec::new());
+        for (field, expected) in &self.fields {
+            let (mut holds, mut known) = (false, Vec::new());
+            let mut visit = |name: &str, value: Option<Value<'_>>| {
+                holds |= filter::field_is(name, value, field, expected, &mut text);
+                known.push(name.to_owned());
+            };
+            event
+                .schema()
+                .show(event.payload(), event.process_id(), &types, &mut visit);
+            let first = field.split('.').next().unwrap_or(field);
+            let is_known = known.iter().any(|name| name.is_empty() || name == first);
+            if !is_known && !self.has_warned {
+                self.has_warned = true;
+                note(format_args!(
+                    "eventpipe: the stopping event has no field '{field}'; it has: {}",
+                    known.join(", ")
+                ));
+            }
+            if !holds {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+impl std::fmt::Debug for StopWhen {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StopWhen")
+            .field("provider", &self.provider)
+            .field("event", &self.event)
+            .field("fields", &self.fields)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How a stream ended.
@@ -60,10 +137,15 @@ pub(crate) enum StreamEnd {
 }
 
 /// Events between two updates of the shared figures.
-const UPDATE_EVERY: u64 = 256;
+pub(crate) const UPDATE_EVERY: u64 = 256;
 
 /// Records a stream until it ends.
-pub(crate) fn record<R: Read, W: Write>(stream: R, file: W, progress: &Progress) -> Outcome {
+pub(crate) fn record<R: Read, W: Write>(
+    stream: R,
+    file: W,
+    progress: &Progress,
+    stop_when: Option<&mut StopWhen>,
+) -> Outcome {
     let mut tee = Tee {
         stream,
         file,
@@ -72,7 +154,7 @@ pub(crate) fn record<R: Read, W: Write>(stream: R, file: W, progress: &Progress)
         written: 0,
         write_error: None,
     };
-    let mut outcome = count(&mut tee, progress);
+    let mut outcome = count(&mut tee, progress, stop_when);
     // Whatever stands behind the end tag, or was not understood, is recorded too.
     let mut buffer = vec![0; 256 * 1024];
     while !matches!(tee.read(&mut buffer), Ok(0) | Err(_)) {}
@@ -88,8 +170,9 @@ pub(crate) fn record<R: Read, W: Write>(stream: R, file: W, progress: &Progress)
     outcome
 }
 
-fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Outcome {
-    let mut outcome = Outcome {
+/// An outcome without anything yet.
+pub(crate) fn empty() -> Outcome {
+    Outcome {
         bytes: 0,
         complete_bytes: None,
         format: None,
@@ -98,7 +181,16 @@ fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Out
         lost_at_least: false,
         end: StreamEnd::Cut,
         write_error: None,
-    };
+        pieces: None,
+    }
+}
+
+fn count<R: Read, W: Write>(
+    tee: &mut Tee<'_, R, W>,
+    progress: &Progress,
+    mut stop_when: Option<&mut StopWhen>,
+) -> Outcome {
+    let mut outcome = empty();
     let mut reader = match Reader::new(tee) {
         Ok(reader) => reader,
         Err(error) => {
@@ -110,7 +202,10 @@ fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Out
     let (mut complete_bytes, mut complete_events) = (reader.complete_length(), 0);
     outcome.end = loop {
         match reader.next_event() {
-            Ok(Some(_)) => {
+            Ok(Some(event)) => {
+                if let Some(stop_when) = &mut stop_when {
+                    stop_when.see(&event);
+                }
                 if reader.complete_length() != complete_bytes {
                     (complete_bytes, complete_events) = (reader.complete_length(), outcome.events);
                 }
@@ -140,12 +235,12 @@ fn count<R: Read, W: Write>(tee: &mut Tee<'_, R, W>, progress: &Progress) -> Out
     outcome
 }
 
-fn publish(progress: &Progress, events: u64, lost: u64) {
+pub(crate) fn publish(progress: &Progress, events: u64, lost: u64) {
     progress.events.store(events, Ordering::Relaxed);
     progress.lost.store(lost, Ordering::Relaxed);
 }
 
-fn end_of(error: Error) -> StreamEnd {
+pub(crate) fn end_of(error: Error) -> StreamEnd {
     match error.kind {
         ErrorKind::Source(_)
         | ErrorKind::HeaderTruncated

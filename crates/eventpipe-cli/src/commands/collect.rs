@@ -1,20 +1,24 @@
 //! `eventpipe collect`: options → request → target → session → recording → summary.
 
 use crate::attach::{Channel, Recording};
-use crate::cli::Collect;
+use crate::cli::{Buffering, Collect};
 use crate::drive::Options;
+use crate::exit_code::{ExitCode, Failure};
 use crate::launch::Launch;
 use crate::output::{self, RecordingFile};
 use crate::profiles::{self, Asked, Request};
 use crate::providers;
 use crate::reach::{Reached, reach};
+use crate::recording::StopWhen;
+use crate::roll::Rolling;
 use crate::table::{self, Align, Table};
 use crate::target::attach_failure;
 use crate::terminal::note;
 use dotnet_diagnostics::Error;
 use dotnet_diagnostics::client::{Client, Fallbacks, Session};
-use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig};
+use dotnet_diagnostics::codec::{BufferingMode, CollectTracing, ProviderConfig};
 use std::io::{self, IsTerminal as _};
+use std::path::PathBuf;
 
 /// Records a trace; gives the exit code.
 pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
@@ -29,7 +33,13 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     // Before anything is started or attached to, so that a wrong word or path costs nothing.
     profiles::combine(&asked)?;
     if let Some(path) = &arguments.output {
-        output::check(path, arguments.force)?;
+        if arguments.roll.is_some() && path.as_os_str() == "-" {
+            let text = "--roll writes several files, and standard output is one";
+            return Err(Failure::new(ExitCode::Arguments, text).into());
+        }
+        if arguments.roll.is_none() {
+            output::check(path, arguments.force)?;
+        }
     }
     let channel = Channel::with_signals()?;
 
@@ -46,14 +56,19 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     };
     let request = profiles::combine(&asked)?;
 
-    let file = match &arguments.output {
-        Some(path) => RecordingFile::create(path, arguments.force)?,
-        None => RecordingFile::create_default(&name)?,
-    };
-    let session = match begin(&client, &request, arguments.buffer_mb) {
+    let (file, rolling) = files(arguments, &name)?;
+    let session = match begin(
+        &client,
+        &request,
+        arguments.buffer_mb,
+        arguments.buffering_mode,
+    ) {
         Ok(session) => session,
         Err(error) => {
             file.discard();
+            if let Some(rolling) = rolling {
+                rolling.discard();
+            }
             return Err(error);
         }
     };
@@ -62,11 +77,22 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         session.id().0,
         file.name()
     ));
-    let recording = Recording::start(session, file, channel)?;
-    // Always, as the existing tool does; and after the recorder runs, because a suspended runtime
+    let stop_when = arguments
+        .stopping_provider
+        .as_ref()
+        .map(|provider| StopWhen {
+            provider: provider.clone(),
+            event: arguments.stopping_event.clone(),
+            fields: arguments.stopping_fields.clone(),
+            stop: None,
+            has_warned: false,
+        });
+    let recording = Recording::start(session, file, rolling, stop_when, channel)?;
+    // Whatever the target, as the existing tool does; and after the recorder runs, because a suspended runtime
     // sends nothing until it is resumed. One that cannot be suspended does not know the command.
-    if let Err(error) = client.resume_runtime()
-        && (launch.is_some() || reached.is_some_and(|reached| reached.by_port))
+    if arguments.resume_runtime
+        && let Err(error) = client.resume_runtime()
+        && (launch.is_some() || reached.as_ref().is_some_and(|reached| reached.by_port))
         && !error.is_unsupported()
     {
         note(format_args!(
@@ -75,6 +101,7 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     }
     let options = Options {
         duration: arguments.duration,
+        rundown_timeout: arguments.rundown_timeout,
         fail_on_drop: arguments.fail_on_drop,
         first_signal_is_the_childs: arguments.show_child_io,
     };
@@ -87,8 +114,30 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     })
 }
 
+/// The file to write, or those of `--roll`.
+fn files(arguments: &Collect, name: &str) -> anyhow::Result<(RecordingFile, Option<Rolling>)> {
+    let output = arguments.output.as_deref();
+    if let Some(limit) = arguments.roll {
+        let default = PathBuf::from(format!("{}.nettrace", output::default_stem(name)));
+        let path = output.unwrap_or(&default);
+        let keep = arguments.keep.map(|keep| keep as usize);
+        let rolling = Rolling::create(path, limit, keep, arguments.force)?;
+        return Ok((RecordingFile::of_several(path), Some(rolling)));
+    }
+    let file = match output {
+        Some(path) => RecordingFile::create(path, arguments.force)?,
+        None => RecordingFile::create_default(name)?,
+    };
+    Ok((file, None))
+}
+
 /// Begins the session, and shows what was enabled: the table is made from the request itself.
-pub(crate) fn begin(client: &Client, request: &Request, buffer_mb: u32) -> anyhow::Result<Session> {
+pub(crate) fn begin(
+    client: &Client,
+    request: &Request,
+    buffer_mb: u32,
+    buffering: Buffering,
+) -> anyhow::Result<Session> {
     let configs = request.providers.iter().map(|provider| {
         let mut config =
             ProviderConfig::new(provider.name.as_str(), provider.keywords, provider.level);
@@ -97,6 +146,10 @@ pub(crate) fn begin(client: &Client, request: &Request, buffer_mb: u32) -> anyho
     });
     let mut collect = CollectTracing::new(configs);
     collect.buffer_mb = buffer_mb;
+    collect.buffering_mode = match buffering {
+        Buffering::Drop => BufferingMode::Drop,
+        Buffering::Block => BufferingMode::Block,
+    };
     collect.rundown_keyword = request.rundown_keyword;
     let mut notes = request.notes.clone();
     let session = match client.collect(&collect, Fallbacks::NONE) {

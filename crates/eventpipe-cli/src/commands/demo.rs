@@ -5,7 +5,7 @@
 //! it wrote stands beside what was recorded.
 
 use crate::attach::{Channel, Recording};
-use crate::cli::Demo;
+use crate::cli::{Buffering, Demo};
 use crate::commands::collect::begin;
 use crate::commands::report;
 use crate::demo_program::Written;
@@ -50,7 +50,7 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
     })?;
     let file = RecordingFile::create(&arguments.output, true)?;
     let path = file.path().to_owned();
-    let session = match begin(&client, &request, 256) {
+    let session = match begin(&client, &request, 256, Buffering::Drop) {
         Ok(session) => session,
         Err(error) => {
             file.discard();
@@ -62,10 +62,11 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
         file.name()
     ));
     let stop = channel.stopper();
-    let recording = Recording::start(session, file, channel)?;
+    let recording = Recording::start(session, file, None, None, channel)?;
     let written = program.work(arguments.duration, stop)?;
     let options = Options {
         duration: None,
+        rundown_timeout: None,
         fail_on_drop: true,
         first_signal_is_the_childs: false,
     };

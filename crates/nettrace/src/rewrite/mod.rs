@@ -10,6 +10,7 @@
 
 mod descriptions;
 mod join;
+mod pieces;
 mod threads;
 mod window;
 
@@ -23,6 +24,7 @@ use crate::{
 };
 use descriptions::Descriptions;
 pub use join::join;
+pub use pieces::Pieces;
 use threads::Threads;
 use window::Window;
 
@@ -173,6 +175,7 @@ pub fn rewrite<R: Read, W: Write>(
 }
 
 /// A trace in the making.
+#[derive(Debug)]
 struct Rewriter {
     writer: TraceWriter,
     filter: Filter,

@@ -27,6 +27,17 @@ pub(super) struct Threads {
     next_index: u64,
     renamed: u64,
     last: Option<((u32, u64), Thread)>,
+    /// Threads of the piece before that did not appear in this one yet.
+    carried: HashMap<(u32, u64), Carried>,
+}
+
+/// What a piece has to know of a thread that the piece before had.
+#[derive(Clone, Debug)]
+struct Carried {
+    thread_id: u64,
+    /// The source's number of its last event: what is between it and the next one was lost.
+    last: u32,
+    row: Option<ThreadRow>,
 }
 
 /// A thread of a source.
@@ -53,6 +64,27 @@ impl Threads {
             next_index: 1,
             renamed: 0,
             last: None,
+            carried: HashMap::new(),
+        }
+    }
+
+    /// The source's names of all threads; for one source.
+    pub(super) fn known(&self) -> impl Iterator<Item = u64> {
+        let names = self.threads.keys().chain(self.carried.keys());
+        names.map(|&(_, name)| name)
+    }
+
+    /// Goes on behind another piece of the same source, with numbers from 1.
+    pub(super) fn continue_from(&mut self, before: &Threads, mut rows: HashMap<u64, ThreadRow>) {
+        self.rows = before.rows.clone();
+        self.carried = before.carried.clone();
+        for (&key, thread) in &before.threads {
+            let carried = Carried {
+                thread_id: thread.thread_id,
+                last: thread.last,
+                row: rows.remove(&key.1),
+            };
+            self.carried.insert(key, carried);
         }
     }
 
@@ -103,6 +135,13 @@ impl Threads {
             last: 0,
             given: 0,
         };
+        // A row says that the source gave the name to a thread just now.
+        let carried = self.carried.remove(&key);
+        let carried = carried.filter(|carried| row.is_none() && carried.thread_id == thread_id);
+        if let Some(carried) = &carried {
+            thread.last = carried.last;
+        }
+        let row = row.or(carried.as_ref().and_then(|carried| carried.row.as_ref()));
         match self.format {
             WriteFormat::V4 => {
                 if !self.taken.insert(thread_id) {
@@ -217,6 +256,13 @@ impl Threads {
         number: u32,
         writer: &mut TraceWriter,
     ) {
+        // It may have lost events since the piece before, and not appear in this one otherwise.
+        if let Some(carried) = self.carried.get(&(source, index))
+            && carried.last != number
+        {
+            let names = self.names_of(source, index);
+            let _ = self.add((source, index), names, None, writer);
+        }
         let given = self.tried(source, index, number, true);
         if let Some(thread) = self.leave(source, index) {
             writer.remove_thread(thread.target, given);
@@ -226,6 +272,7 @@ impl Threads {
     fn leave(&mut self, source: u32, name: u64) -> Option<Thread> {
         self.last = None;
         self.rows.remove(&(source, name));
+        self.carried.remove(&(source, name));
         let thread = self.threads.remove(&(source, name))?;
         if self.format == WriteFormat::V4 {
             self.taken.remove(&thread.target);
@@ -241,6 +288,7 @@ impl Threads {
             self.leave(source, name);
         }
         self.rows.clear();
+        self.carried.clear();
     }
 
     /// Every thread and how many events it tried, for a sequence point.

@@ -1,0 +1,245 @@
+//! `collect --roll`: a stream into files that are complete in themselves, of which the newest are kept.
+//!
+//! The file at hand has `.part` at the end of its name until it is complete, so that what bears a final name can be
+//! read even if the tool is killed. The stream is decoded and written anew (`nettrace::rewrite::Pieces`): every file
+//! has its own header and descriptions, and no event is missing between neighbours.
+
+use crate::exit_code::Failure;
+use crate::output::{cannot_write, check};
+use crate::recording::{
+    Outcome, Progress, StopWhen, StreamEnd, UPDATE_EVERY, empty, end_of, publish,
+};
+use nettrace::rewrite::Pieces;
+use nettrace::{FormatVersion, Item, Reader, WriteFormat};
+use std::collections::VecDeque;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+
+/// Bytes gathered before they are written.
+const CHUNK: usize = 64 << 10;
+
+/// The files of a recording.
+#[derive(Debug)]
+pub(crate) struct Rolling {
+    /// The path that was asked for; a number goes in front of its extension.
+    path: PathBuf,
+    limit: u64,
+    keep: Option<usize>,
+    force: bool,
+    made: u64,
+    complete: VecDeque<PathBuf>,
+    /// The file at hand and its final name.
+    current: Option<(File, PathBuf)>,
+    written: u64,
+}
+
+impl Rolling {
+    /// Begins with the first file. `limit` is the size of a file in bytes, `keep` how many stay.
+    pub(crate) fn create(
+        path: &Path,
+        limit: u64,
+        keep: Option<usize>,
+        force: bool,
+    ) -> Result<Rolling, Failure> {
+        let mut rolling = Rolling {
+            path: path.to_owned(),
+            limit,
+            keep,
+            force,
+            made: 0,
+            complete: VecDeque::new(),
+            current: None,
+            written: 0,
+        };
+        let first = rolling.numbered(1);
+        check(&first, force)?;
+        rolling
+            .begin()
+            .map_err(|error| cannot_write(&first, error))?;
+        Ok(rolling)
+    }
+
+    fn numbered(&self, number: u64) -> PathBuf {
+        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
+        let extension = self
+            .path
+            .extension()
+            .map_or("nettrace".into(), |extension| {
+                extension.to_string_lossy().into_owned()
+            });
+        self.path
+            .with_file_name(format!("{stem}.{number:04}.{extension}"))
+    }
+
+    fn begin(&mut self) -> io::Result<()> {
+        self.made += 1;
+        let path = self.numbered(self.made);
+        if path.exists() && !self.force {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        // An unfinished one of an earlier recording has no owner any more.
+        let file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(part(&path))?;
+        self.current = Some((file, path));
+        self.written = 0;
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
+        if let Some((file, _)) = &mut self.current {
+            file.write_all(bytes)?;
+            self.written += bytes.len() as u64;
+        }
+        bytes.clear();
+        Ok(())
+    }
+
+    /// Gives the file at hand its final name, and removes the oldest beyond those to keep.
+    fn complete(&mut self, mut rest: Vec<u8>) -> io::Result<()> {
+        self.write(&mut rest)?;
+        let Some((_, path)) = self.current.take() else {
+            return Ok(());
+        };
+        std::fs::rename(part(&path), &path)?;
+        self.complete.push_back(path);
+        while self.keep.is_some_and(|keep| self.complete.len() > keep) {
+            if let Some(oldest) = self.complete.pop_front() {
+                std::fs::remove_file(oldest)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes the first file again, because nothing was recorded.
+    pub(crate) fn discard(self) {
+        if let Some((_, path)) = &self.current {
+            let _ = std::fs::remove_file(part(path));
+        }
+    }
+}
+
+/// The name of a file that is not complete.
+fn part(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".part");
+    PathBuf::from(name)
+}
+
+/// Records a stream until it ends.
+pub(crate) fn record<R: Read>(
+    stream: R,
+    mut rolling: Rolling,
+    progress: &Progress,
+    stop_when: Option<&mut StopWhen>,
+) -> Outcome {
+    let mut counted = Counted {
+        stream,
+        progress,
+        bytes: 0,
+    };
+    let mut outcome = empty();
+    let result = match Reader::new(&mut counted) {
+        Ok(mut reader) => {
+            let result = pieces(&mut reader, &mut rolling, progress, stop_when, &mut outcome);
+            outcome.lost = reader.losses().total();
+            outcome.lost_at_least = reader.losses().is_lower_bound;
+            outcome.format = Some(reader.info().format);
+            result
+        }
+        Err(error) => {
+            outcome.end = end_of(error);
+            Ok(())
+        }
+    };
+    if let Err(error) = result {
+        outcome.write_error = Some(error);
+        progress.write_failed.store(true, Ordering::Release);
+    }
+    // The target answers the request to stop only while its stream is read.
+    let mut buffer = vec![0; 256 * 1024];
+    while !matches!(counted.read(&mut buffer), Ok(0) | Err(_)) {}
+    outcome.bytes = counted.bytes;
+    outcome.pieces = Some((rolling.made, rolling.complete.len() as u64));
+    publish(progress, outcome.events, outcome.lost);
+    outcome
+}
+
+fn pieces<R: Read>(
+    reader: &mut Reader<R>,
+    rolling: &mut Rolling,
+    progress: &Progress,
+    mut stop_when: Option<&mut StopWhen>,
+    outcome: &mut Outcome,
+) -> io::Result<()> {
+    let format = match reader.info().format {
+        FormatVersion::V6 => WriteFormat::V6,
+        _ => WriteFormat::V4,
+    };
+    let mut pieces = Pieces::new(reader.info(), format);
+    // The file says from the start what it is, also while nothing happens.
+    rolling.write(pieces.output())?;
+    // Events in the piece at hand: a piece is not cut before it has one.
+    let mut has_events = false;
+    outcome.end = loop {
+        let at_point = match reader.next_item() {
+            Ok(Some(item)) => {
+                pieces.item(&item).map_err(io::Error::other)?;
+                if let Item::Event(event) = &item {
+                    has_events = true;
+                    outcome.events += 1;
+                    if let Some(stop_when) = &mut stop_when {
+                        stop_when.see(event);
+                    }
+                }
+                matches!(item, Item::SequencePoint(_))
+            }
+            Ok(None) => break StreamEnd::Complete,
+            Err(error) => break end_of(error),
+        };
+        if outcome.events.is_multiple_of(UPDATE_EVERY) {
+            publish(progress, outcome.events, reader.losses().total());
+        }
+        let pending = pieces.output().len();
+        if pending >= CHUNK {
+            rolling.write(pieces.output())?;
+        }
+        // Best where everything before is older than everything behind, but nowhere beyond the limit.
+        let limit = if at_point {
+            rolling.limit / 4 * 3
+        } else {
+            rolling.limit
+        };
+        if has_events && rolling.written + pending as u64 >= limit {
+            rolling.write(pieces.output())?;
+            let (rest, _) = pieces.cut(|index| reader.thread(index).cloned());
+            rolling.complete(rest)?;
+            rolling.begin()?;
+            has_events = false;
+        }
+    };
+    let mut pieces = pieces;
+    rolling.write(pieces.output())?;
+    let (rest, _) = pieces.finish();
+    rolling.complete(rest)
+}
+
+/// Counts what a stream gives.
+struct Counted<'a, R> {
+    stream: R,
+    progress: &'a Progress,
+    bytes: u64,
+}
+
+impl<R: Read> Read for Counted<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let length = self.stream.read(buffer)?;
+        self.bytes += length as u64;
+        self.progress.bytes.store(self.bytes, Ordering::Relaxed);
+        Ok(length)
+    }
+}

@@ -1,0 +1,208 @@
+//! `collect --roll`: each kept file is complete by itself, no event is missing between neighbours, and both hold when
+//! the tool is killed at any moment.
+
+mod support;
+
+use peers::{Peers, Runtime};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::thread::sleep;
+use std::time::Duration;
+use support::{Scratch, Target, collecting, finish, report, run, tool};
+
+/// The complete files of a recording, in their order.
+fn kept(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "nettrace")
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// The numbers that each thread of the program gave its events, in the order of the file.
+fn numbers(file: &Path) -> BTreeMap<String, Vec<u64>> {
+    let path = file.to_str().unwrap();
+    let (code, out, error) = run(&["events", path, "--json", "--event", "Sequenced"]);
+    assert_eq!(code, 0, "{error}");
+    let mut threads: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    for line in out.lines() {
+        let event: Value = serde_json::from_str(line).unwrap();
+        let number = &event["payload"]["number"];
+        let number = number.as_u64().or_else(|| number.as_str()?.parse().ok());
+        let number = number.unwrap_or_else(|| panic!("{line}"));
+        let thread = event["payload"]["thread"].to_string();
+        threads.entry(thread).or_default().push(number);
+    }
+    threads
+}
+
+/// The independent checker, which knows the rules of the format, has nothing to say against a file.
+fn checked(file: &Path) {
+    let Some(shared) = peers::shared_for_test("also_when_the_tool_is_killed") else {
+        return;
+    };
+    let output = std::process::Command::new("python3")
+        .arg(shared.join("tools/nettrace_check.py"))
+        .arg(file)
+        .output()
+        .unwrap();
+    let (code, out, error) = support::answer(&output);
+    assert_eq!(code, 0, "{}: {out}{error}", file.display());
+}
+
+/// Every file is complete, with no loss of its own. Gives the sum of their events.
+fn all_complete(files: &[PathBuf]) -> u64 {
+    let mut events = 0;
+    for file in files {
+        let (code, report) = report(file);
+        assert_eq!(code, 0, "{}", file.display());
+        assert_eq!(report["complete"], true);
+        assert_eq!(report["lost"]["total"], 0, "{}", file.display());
+        events += report["total_events"].as_u64().unwrap();
+    }
+    events
+}
+
+#[test]
+fn and_together_they_hold_what_was_written() {
+    let scratch = Scratch::new("roll");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    let mut recording = collecting(target.pid(), &file, &["--roll", "200KB"]);
+    support::wait_for_bytes(&scratch.file("a.0006.nettrace"), 1);
+    support::send(recording.id(), Signal::INT);
+    let _ = recording.try_wait();
+    let (code, _, error) = finish(recording);
+    assert_eq!(code, 0, "{error}");
+    let files = kept(scratch.path());
+    assert!(files.len() >= 6, "{files:?}");
+    let events = all_complete(&files);
+    assert!(
+        error
+            .replace(',', "")
+            .contains(&format!(" {events} events 0 lost")),
+        "{events}: {error}"
+    );
+    for file in &files {
+        let length = std::fs::metadata(file).unwrap().len();
+        assert!(length < 400_000, "{}: {length}", file.display());
+    }
+    assert!(!scratch.file("a.nettrace").exists());
+    // A second recording does not touch them.
+    let again = collecting(target.pid(), &file, &["--roll", "200KB"]);
+    let (code, _, error) = finish(again);
+    assert_eq!(code, 8, "{error}");
+    assert!(
+        error.contains("a.0001.nettrace") && error.contains("exists already"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_newest_only_where_so_many_are_to_be_kept() {
+    let scratch = Scratch::new("keep");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    let recording = collecting(target.pid(), &file, &["--roll", "100KB", "--keep", "3"]);
+    // The first has come and gone when the fifth is there.
+    support::wait_for_bytes(&scratch.file("a.0005.nettrace"), 1);
+    support::send(recording.id(), Signal::INT);
+    let (code, _, error) = finish(recording);
+    assert_eq!(code, 0, "{error}");
+    let files = kept(scratch.path());
+    assert_eq!(files.len(), 3, "{files:?}");
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 3);
+    all_complete(&files);
+    let out = scratch.file("-x");
+    let both = ["--keep", "3", "--duration", "1s"];
+    let (code, _, _) = finish(collecting(target.pid(), &out, &both));
+    assert_eq!(code, 3, "--keep alone");
+}
+
+#[test]
+fn also_when_the_tool_is_killed() {
+    const THREADS: u64 = 3;
+    let Some(peers) = Peers::for_test("also_when_the_tool_is_killed") else {
+        return;
+    };
+    for (round, runtime) in [Runtime::Net8, Runtime::Net11].into_iter().enumerate() {
+        let scratch = Scratch::new("roll-killed");
+        let mut child = peers
+            .program(runtime, "stress")
+            .args(["--threads", "3", "--count", "200000", "--size", "400"])
+            .args(["--kind", "sequenced", "--wait"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        let mut recording = tool()
+            .args(["collect", "-p", &child.id().to_string(), "-o"])
+            .arg(scratch.file("a.nettrace"))
+            .args(["--providers", "EventPipeStress:FFFFFFFFFFFFFFFF:5"])
+            .args(["--roll", "5MB", "--keep", "5", "--buffersize", "512"])
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        support::wait_for_bytes(&scratch.file("a.0001.nettrace.part"), 1);
+        sleep(Duration::from_millis(800));
+        writeln!(child.stdin.as_mut().unwrap(), "go").unwrap();
+        support::wait_for_bytes(&scratch.file("a.0007.nettrace"), 1);
+        sleep(Duration::from_millis(7 + 90 * round as u64));
+        recording.kill().unwrap();
+        recording.wait().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+
+        let files = kept(scratch.path());
+        assert!((5..=6).contains(&files.len()), "{files:?}");
+        let mut whole: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        let mut lost = 0;
+        for file in &files {
+            let (code, report) = report(file);
+            assert_eq!((code, &report["complete"]), (0, &Value::Bool(true)));
+            lost += report["lost"]["total"].as_u64().unwrap();
+            checked(file);
+            let summary = peers.oracle_summary(file);
+            let seen: u64 = summary["counts"]
+                .as_object()
+                .unwrap()
+                .values()
+                .map(|row| row["n"].as_u64().unwrap())
+                .sum();
+            assert_eq!(summary["events_lost"], report["lost"]["total"]);
+            assert!(
+                seen >= report["total_events"].as_u64().unwrap(),
+                "{}",
+                file.display()
+            );
+            for (thread, numbers) in numbers(file) {
+                whole.entry(thread).or_default().extend(numbers);
+            }
+        }
+        assert_eq!(whole.len() as u64, THREADS, "{runtime:?}");
+        let mut missing = 0;
+        for numbers in whole.values() {
+            for pair in numbers.windows(2) {
+                assert!(pair[1] > pair[0], "{runtime:?}: given twice: {pair:?}");
+                missing += pair[1] - pair[0] - 1;
+            }
+        }
+        // What the process itself lost is counted in the file where the gap is, and nothing else is missing.
+        assert!(
+            missing <= lost,
+            "{runtime:?}: {missing} missing, {lost} lost"
+        );
+    }
+}
