@@ -39,6 +39,22 @@ impl Channel {
         Ok(Channel { sender, receiver })
     }
 
+    /// As many channels; an ending signal arrives on all of them.
+    pub(crate) fn several_with_signals(count: usize) -> anyhow::Result<Vec<Channel>> {
+        let channels: Vec<Channel> = (0..count).map(|_| Channel::without_signals()).collect();
+        let senders: Vec<_> = channels
+            .iter()
+            .map(|channel| channel.sender.clone())
+            .collect();
+        crate::signals::forward(move |_| {
+            for sender in &senders {
+                let _ = sender.send(Message::Signal);
+            }
+        })
+        .context("preparing for signals")?;
+        Ok(channels)
+    }
+
     /// A channel for work that an ending signal may simply end.
     pub(crate) fn without_signals() -> Channel {
         let (sender, receiver) = channel();

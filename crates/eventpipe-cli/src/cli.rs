@@ -91,6 +91,14 @@ pub(crate) struct Collect {
     #[command(flatten)]
     pub(crate) target: Target,
 
+    /// Every process that can be traced, each into its own file. So does a pattern such as 'web*' for -n.
+    #[arg(long, group = "what")]
+    pub(crate) all: bool,
+
+    /// With -p: the process and all below it that can be traced now, each into its own file.
+    #[arg(long, requires = "process_id", conflicts_with_all = ["name", "all", "diagnostic_port"])]
+    pub(crate) tree: bool,
+
     /// Providers to enable: Name[:KeywordsHex[:Level[:Arguments]]], comma separated.
     #[arg(long, value_name = "LIST")]
     pub(crate) providers: Vec<String>,

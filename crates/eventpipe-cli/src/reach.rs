@@ -32,6 +32,20 @@ pub(crate) struct Reached {
     _listener: Option<Listener>,
 }
 
+impl Reached {
+    /// A process that was found otherwise.
+    pub(crate) fn found(client: Client, name: String, pid: u32, is_native: bool) -> Reached {
+        Reached {
+            client,
+            name,
+            pid,
+            is_native,
+            by_port: false,
+            _listener: None,
+        }
+    }
+}
+
 /// Finds the process. A signal on `channel` ends the wait for one that dials in.
 pub(crate) fn reach(target: &Target, channel: &Channel) -> anyhow::Result<Reached> {
     if let Some(port) = &target.diagnostic_port {
@@ -45,14 +59,12 @@ pub(crate) fn reach(target: &Target, channel: &Channel) -> anyhow::Result<Reache
     let client = Client::new(process.endpoint());
     let pid = process.pid;
     let described = target::describe(process, &client);
-    Ok(Reached {
-        name: described.name(),
-        pid,
-        is_native: described.is_native(),
-        by_port: false,
+    Ok(Reached::found(
         client,
-        _listener: None,
-    })
+        described.name(),
+        pid,
+        described.is_native(),
+    ))
 }
 
 /// The same for a command that asks once: Ctrl+C ends the tool at any time.

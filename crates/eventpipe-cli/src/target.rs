@@ -73,9 +73,14 @@ impl Described {
     }
 
     fn is_called(&self, name: &str) -> bool {
-        self.name() == name
-            || self.process.name == name
-            || executable_name(&self.process).as_deref() == Some(name)
+        self.has_name(|own| own == name)
+    }
+
+    /// Whether one of its names is as wanted.
+    pub(crate) fn has_name(&self, is_wanted: impl Fn(&str) -> bool) -> bool {
+        is_wanted(&self.name())
+            || is_wanted(&self.process.name)
+            || executable_name(&self.process).is_some_and(|name| is_wanted(&name))
     }
 }
 

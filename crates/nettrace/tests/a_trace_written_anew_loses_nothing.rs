@@ -6,7 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use nettrace::rewrite::{Filter, RewriteOptions, RewriteReport, join, rewrite};
+use nettrace::rewrite::{Filter, Pieces, RewriteOptions, RewriteReport, join, rewrite};
 use nettrace::{Event, FormatVersion, Item, Reader, WriteFormat};
 use support::{Sample, samples};
 
@@ -327,4 +327,78 @@ fn pieces_joined_are_the_whole_by_time() {
             assert_eq!(delivered, report.events, "{name}");
         }
     }
+}
+
+/// The trace cut after every so many events, each piece as a file of its own.
+fn in_pieces(bytes: &[u8], every: usize) -> Vec<Vec<u8>> {
+    let mut reader = Reader::new(bytes).unwrap();
+    let format = match reader.info().format {
+        FormatVersion::V6 => WriteFormat::V6,
+        _ => WriteFormat::V4,
+    };
+    let mut pieces = Pieces::new(reader.info(), format);
+    let (mut files, mut file, mut events) = (vec![], vec![], 0);
+    while let Ok(Some(item)) = reader.next_item() {
+        pieces.item(&item).unwrap();
+        file.append(pieces.output());
+        events += usize::from(matches!(item, Item::Event(_)));
+        if events == every {
+            events = 0;
+            let (rest, _) = pieces.cut(|index| reader.thread(index).cloned());
+            file.extend(rest);
+            files.push(std::mem::take(&mut file));
+        }
+    }
+    file.append(pieces.output());
+    file.extend(pieces.finish().0);
+    files.push(file);
+    files
+}
+
+#[test]
+fn every_trace_is_the_same_in_pieces_that_are_complete_in_themselves() {
+    const TEST: &str = "every_trace_is_the_same_in_pieces_that_are_complete_in_themselves";
+    let Some(samples) = samples(TEST) else {
+        return;
+    };
+    let mut cut = 0;
+    for sample in samples {
+        let bytes = sample.bytes();
+        let (original, reader) = essence(&bytes);
+        if reader.info().format <= FormatVersion::V3 {
+            continue;
+        }
+        let every = (original.events.len() / 5).max(1);
+        let files = in_pieces(&bytes, every);
+        let (mut events, mut losses) = (vec![], BTreeMap::<(u64, u64), (u64, u64)>::new());
+        for file in &files {
+            let (piece, reader) = essence(file);
+            assert_eq!(piece.error, None, "{}", sample.name);
+            assert!(reader.is_complete(), "{}", sample.name);
+            assert_eq!(
+                reader.info().sync_ticks,
+                Reader::new(&bytes[..]).unwrap().info().sync_ticks
+            );
+            events.extend(piece.events);
+            for (thread, (delivered, lost)) in piece.losses {
+                let entry = losses.entry(thread).or_default();
+                entry.0 += delivered;
+                entry.1 += lost;
+            }
+        }
+        cut += files.len() - 1;
+        assert!(events == original.events, "{}", sample.name);
+        let without_empty = |losses: &BTreeMap<(u64, u64), (u64, u64)>| {
+            let mut losses = losses.clone();
+            losses.retain(|_, counts| *counts != (0, 0));
+            losses
+        };
+        assert_eq!(
+            without_empty(&losses),
+            without_empty(&original.losses),
+            "{}",
+            sample.name
+        );
+    }
+    assert!(cut > 0);
 }

@@ -1,7 +1,9 @@
 //! `eventpipe collect`: options → request → target → session → recording → summary.
 
-use crate::attach::{Channel, Recording};
+use crate::attach::{Channel, Finished, Recording};
+use crate::child::Launched;
 use crate::cli::{Buffering, Collect};
+use crate::commands::several;
 use crate::drive::Options;
 use crate::exit_code::{ExitCode, Failure};
 use crate::launch::Launch;
@@ -18,11 +20,11 @@ use dotnet_diagnostics::Error;
 use dotnet_diagnostics::client::{Client, Fallbacks, Session};
 use dotnet_diagnostics::codec::{BufferingMode, CollectTracing, ProviderConfig};
 use std::io::{self, IsTerminal as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Records a trace; gives the exit code.
 pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
-    let mut asked = Asked {
+    let asked = Asked {
         providers: &arguments.providers,
         profiles: &arguments.profile,
         clr_events: arguments.clr_events.as_deref(),
@@ -37,28 +39,63 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
             let text = "--roll writes several files, and standard output is one";
             return Err(Failure::new(ExitCode::Arguments, text).into());
         }
-        if arguments.roll.is_none() {
+        if arguments.roll.is_none() && !several::is_asked(arguments) {
             output::check(path, arguments.force)?;
         }
     }
+    if several::is_asked(arguments) {
+        return several::collect(arguments, &asked);
+    }
     let channel = Channel::with_signals()?;
 
-    let (mut launch, mut reached) = (None, None::<Reached>);
-    let (client, name, pid) = if arguments.command.is_empty() {
-        let found = reached.insert(reach(&arguments.target, &channel)?);
-        asked.native = found.is_native;
-        (found.client.clone(), found.name.clone(), found.pid)
-    } else {
-        let launched = launch.insert(Launch::start(arguments)?);
-        let client = launched.dialled_in(&channel)?;
-        asked.native = launched.is_native;
-        (client, launched.program.clone(), launched.child.id())
-    };
-    let request = profiles::combine(&asked)?;
+    let show_line = !arguments.show_child_io && io::stderr().is_terminal();
+    let output = arguments.output.as_deref();
+    if arguments.command.is_empty() {
+        let reached = reach(&arguments.target, &channel)?;
+        return record(arguments, &asked, reached, channel, output, show_line);
+    }
+    let mut launch = Launch::start(arguments)?;
+    let client = launch.dialled_in(&channel)?;
+    let name = launch.program.clone();
+    let mut reached = Reached::found(client, name, launch.child.id(), launch.is_native);
+    reached.by_port = true;
+    let child = Some(&mut launch.child);
+    let finished = run(
+        arguments, &asked, &reached, channel, output, show_line, child,
+    )?;
+    Ok(launch.finish(&finished))
+}
 
-    let (file, rolling) = files(arguments, &name)?;
+/// Records a process that runs; gives the exit code.
+pub(crate) fn record(
+    arguments: &Collect,
+    asked: &Asked<'_>,
+    reached: Reached,
+    channel: Channel,
+    output: Option<&Path>,
+    show_line: bool,
+) -> anyhow::Result<u8> {
+    let finished = run(arguments, asked, &reached, channel, output, show_line, None)?;
+    Ok(finished.code as u8)
+}
+
+fn run(
+    arguments: &Collect,
+    asked: &Asked<'_>,
+    reached: &Reached,
+    channel: Channel,
+    output: Option<&Path>,
+    show_line: bool,
+    child: Option<&mut Launched>,
+) -> anyhow::Result<Finished> {
+    let request = profiles::combine(&Asked {
+        native: reached.is_native,
+        ..*asked
+    })?;
+    let (client, name, pid) = (&reached.client, &reached.name, reached.pid);
+    let (file, rolling) = files(arguments, output, name)?;
     let session = match begin(
-        &client,
+        client,
         &request,
         arguments.buffer_mb,
         arguments.buffering_mode,
@@ -92,7 +129,7 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     // sends nothing until it is resumed. One that cannot be suspended does not know the command.
     if arguments.resume_runtime
         && let Err(error) = client.resume_runtime()
-        && (launch.is_some() || reached.as_ref().is_some_and(|reached| reached.by_port))
+        && reached.by_port
         && !error.is_unsupported()
     {
         note(format_args!(
@@ -105,18 +142,15 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         fail_on_drop: arguments.fail_on_drop,
         first_signal_is_the_childs: arguments.show_child_io,
     };
-    let show_line = !arguments.show_child_io && io::stderr().is_terminal();
-    let child = launch.as_mut().map(|launch| &mut launch.child);
-    let finished = recording.run(&options, show_line, child);
-    Ok(match launch {
-        Some(launch) => launch.finish(&finished),
-        None => finished.code as u8,
-    })
+    Ok(recording.run(&options, show_line, child))
 }
 
 /// The file to write, or those of `--roll`.
-fn files(arguments: &Collect, name: &str) -> anyhow::Result<(RecordingFile, Option<Rolling>)> {
-    let output = arguments.output.as_deref();
+fn files(
+    arguments: &Collect,
+    output: Option<&Path>,
+    name: &str,
+) -> anyhow::Result<(RecordingFile, Option<Rolling>)> {
     if let Some(limit) = arguments.roll {
         let default = PathBuf::from(format!("{}.nettrace", output::default_stem(name)));
         let path = output.unwrap_or(&default);

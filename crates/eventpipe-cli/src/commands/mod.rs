@@ -11,3 +11,4 @@ pub(crate) mod process;
 pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod rewrite;
+pub(crate) mod several;

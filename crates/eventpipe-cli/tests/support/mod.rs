@@ -91,6 +91,20 @@ impl Target {
 
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.child.id(), signal);
+        // The signal goes to one thread, which stops the others when it is next scheduled.
+        while signal == Signal::STOP && !self.is_stopped() {
+            sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether each of its threads stands still.
+    fn is_stopped(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        tasks.flatten().all(|task| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, rest)| rest.starts_with('T'))
+        })
     }
 
     /// Ends its work; gives the line that says what it wrote.
