@@ -1,0 +1,179 @@
+//! Promise: every public call of Microsoft's client library gets from our process what a native process can give, over its
+//! default port, and over one that it dials itself.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use common::{Folder, Program};
+use lab::stress::PROVIDER;
+use peers::{Peers, stderr};
+use serde_json::Value;
+
+const TARGET: [&str; 9] = [
+    "target",
+    "--threads",
+    "2",
+    "--seconds",
+    "600",
+    "--rate",
+    "1000",
+    "--kind",
+    "sequenced",
+];
+
+/// A verb with its arguments; None: it succeeds, else what the error says.
+type Case = (Vec<String>, Option<&'static str>);
+
+fn cases(folder: &Folder) -> Vec<Case> {
+    const REFUSED: Option<&str> = Some("Not supported");
+    const CLASS: &str = "11111111-2222-3333-4444-555555555555";
+    let core = folder.file("core").display().to_string();
+    let trace = folder.file("trace.nettrace").display().to_string();
+    let case = |text: &str, error| {
+        let words = text.split(' ').map(|word| match word {
+            "CORE" => core.clone(),
+            "TRACE" => trace.clone(),
+            word => word.to_string(),
+        });
+        (words.collect(), error)
+    };
+    let profiler = |verb: &str| format!("{verb} --guid {CLASS} --path /nowhere.so");
+    vec![
+        case("process-info", None),
+        case("resume", None),
+        case("environment", None),
+        case("set-env EVENTPIPE_LAB value", None),
+        case("set-env EVENTPIPE_LAB", None),
+        case("enable-perfmap All", None),
+        case("enable-perfmap PerfMap", None),
+        case("disable-perfmap", None),
+        case("write-dump --path CORE --type Normal", None),
+        case("write-dump --path CORE --type Triage", None),
+        case("write-dump --path CORE --type WithHeap", None),
+        case("write-dump --path CORE --type Full", None),
+        case(
+            "write-dump --path /nowhere/core --type Full",
+            Some("/nowhere/core"),
+        ),
+        // What a native process cannot do.
+        case("enable-perfmap JitDump", REFUSED),
+        case(&profiler("attach-profiler"), REFUSED),
+        case(&profiler("startup-profiler"), REFUSED),
+        case("apply-startup-hook /nowhere.dll", REFUSED),
+        case(
+            &format!(
+                "start-session --provider {PROVIDER}:FFFFFFFFFFFFFFFF:5 --seconds 1 --out TRACE --end stop"
+            ),
+            None,
+        ),
+        case(
+            &format!(
+                "start-session --provider {PROVIDER} --seconds 1 --end stop-async --rundown false"
+            ),
+            None,
+        ),
+    ]
+}
+
+fn answers(driver: &mut Command, cases: &[Case]) {
+    for (index, (words, _)) in cases.iter().enumerate() {
+        if index > 0 {
+            driver.arg("--then");
+        }
+        driver.args(words);
+    }
+    let output = driver.stdin(Stdio::null()).output().expect("driver starts");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answers: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a JSON line"))
+        .filter(|answer: &Value| {
+            let connected = answer["verb"] == "connect" && answer["ok"] == true;
+            answer["started"] != true && !connected
+        })
+        .collect();
+    assert_eq!(answers.len(), cases.len(), "{text}\n{}", stderr(&output));
+    for ((words, error), answer) in cases.iter().zip(&answers) {
+        assert_eq!(answer["verb"], words[0], "{text}");
+        match error {
+            None => assert_eq!(answer["ok"], true, "{words:?}: {answer}"),
+            Some(error) => {
+                assert_eq!(answer["ok"], false, "{words:?}: {answer}");
+                let message = answer["message"].as_str().unwrap_or_default();
+                assert!(message.contains(error), "{words:?}: {answer}");
+            }
+        }
+    }
+    let session = &answers[answers.len() - 2]["result"];
+    assert!(session["bytes"].as_u64() > Some(10_000), "{session}");
+}
+
+fn opens(peers: &Peers, trace: &Path) {
+    let summary = peers.oracle_summary(trace);
+    assert_eq!(summary["events_lost"], 0, "{summary}");
+}
+
+#[test]
+fn over_the_default_port() {
+    let Some(peers) = Peers::for_test("over_the_default_port") else {
+        return;
+    };
+    let folder = Folder::new("driver-default");
+    let program = Program::start(&TARGET);
+    let mut driver = peers.tool("driver");
+    driver.args(["--pid", &program.pid().to_string()]);
+    answers(&mut driver, &cases(&folder));
+    opens(&peers, &folder.file("trace.nettrace"));
+    drop(std::fs::remove_file(format!(
+        "/tmp/perf-{}.map",
+        program.pid()
+    )));
+}
+
+#[test]
+fn over_the_socket_by_its_path() {
+    let Some(peers) = Peers::for_test("over_the_socket_by_its_path") else {
+        return;
+    };
+    let folder = Folder::new("driver-connect");
+    let program = Program::start(&TARGET);
+    let process = dotnet_diagnostics::discovery::find(program.pid()).expect("it has a socket");
+    let dotnet_diagnostics::client::Endpoint::Socket(path) = process.endpoint() else {
+        panic!("a process is found by its socket");
+    };
+    let mut driver = peers.tool("driver");
+    driver.arg("--socket").arg(path);
+    answers(&mut driver, &cases(&folder));
+    opens(&peers, &folder.file("trace.nettrace"));
+    drop(std::fs::remove_file(format!(
+        "/tmp/perf-{}.map",
+        program.pid()
+    )));
+}
+
+/// The library listens, and our process dials; it is held at its start until the library resumes it.
+#[test]
+fn over_a_port_that_the_process_dials() {
+    let Some(peers) = Peers::for_test("over_a_port_that_the_process_dials") else {
+        return;
+    };
+    let folder = Folder::new("driver-listen");
+    let socket = folder.file("port.sock");
+    let mut target = Command::new(env!("CARGO_BIN_EXE_lab"));
+    target
+        .args(TARGET)
+        .env("DOTNET_DiagnosticPorts", &socket)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
+    let running = lab::process::Running(target.spawn().expect("the program starts"));
+    let mut driver = peers.tool("driver");
+    driver.arg("--listen").arg(&socket);
+    answers(&mut driver, &cases(&folder));
+    opens(&peers, &folder.file("trace.nettrace"));
+    drop(std::fs::remove_file(format!(
+        "/tmp/perf-{}.map",
+        running.pid()
+    )));
+}
