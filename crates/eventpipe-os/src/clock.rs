@@ -1,7 +1,8 @@
 //! Time: raw ticks for writers, nanoseconds for everybody else.
 //!
-//! A tick is the processor's time stamp counter where the kernel itself uses that counter as its clock (then it is invariant and
-//! equal on all processors), else the nanosecond of `CLOCK_MONOTONIC`. Reading costs 12 or 33 ns.
+//! A tick is the processor's time stamp counter where the kernel itself uses that counter as its
+//! clock (then it is invariant and equal on all processors), else the nanosecond of
+//! `CLOCK_MONOTONIC`. Reading costs 12 or 33 ns.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use rustix::time::{ClockId, clock_gettime};
@@ -20,12 +21,13 @@ const COUNTER: u8 = 1;
 const OS: u8 = 2;
 
 static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// The first pair of ticks and nanoseconds, from which the rate is measured. Ticks are written last; zero: none yet.
+/// The first pair of ticks and nanoseconds, from which the rate is measured. Ticks are written
+/// last; zero: none yet.
 static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
 static FIRST_NS: AtomicU64 = AtomicU64::new(0);
 
-/// The current tick; never 0, never less than an earlier one of the same thread by more than the skew of the processors'
-/// counters (the ring clamps that away). Async-signal-safe.
+/// The current tick; never 0, never less than an earlier one of the same thread by more than the
+/// skew of the processors' counters (the ring clamps that away). Async-signal-safe.
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
@@ -48,7 +50,8 @@ fn ticks_slow() -> u64 {
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction; `source` chose it, so user mode may execute it.
+    // SAFETY: every x86-64 processor has the instruction; `source` chose it, so user mode may
+    // execute it.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -61,7 +64,8 @@ pub fn source() -> Source {
     }
 }
 
-/// Makes [`Source::Os`] the source. Has an effect only before the first tick of the process; returns the source in use.
+/// Makes [`Source::Os`] the source. Has an effect only before the first tick of the process;
+/// returns the source in use.
 pub fn use_os_clock() -> Source {
     decide(OS)
 }
@@ -142,8 +146,9 @@ fn pair() -> (u64, u64) {
     (best.0, best.1)
 }
 
-/// Notes the first pair of the process, from which the rate of the ticks is measured later on. Worth calling when the engine
-/// starts: the first [`Clock`] then needs no pause to measure. Idempotent.
+/// Notes the first pair of the process, from which the rate of the ticks is measured later on.
+/// Worth calling when the engine starts: the first [`Clock`] then needs no pause to measure.
+/// Idempotent.
 pub fn note_start() {
     first_pair();
 }
@@ -153,7 +158,8 @@ fn first_pair() -> (u64, u64) {
         match FIRST_TICKS.load(Ordering::Acquire) {
             0 => {
                 let (ticks, ns) = pair();
-                // The nanoseconds go first; who loses the race stores a pair of its own, hence the claim by value 1.
+                // The nanoseconds go first; who loses the race stores a pair of its own, hence the
+                // claim by value 1.
                 if FIRST_TICKS
                     .compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire)
                     .is_ok()
@@ -168,7 +174,8 @@ fn first_pair() -> (u64, u64) {
     }
 }
 
-/// Turns ticks into nanoseconds of `CLOCK_MONOTONIC`. One owner (the drain); a larger tick never gives a smaller nanosecond.
+/// Turns ticks into nanoseconds of `CLOCK_MONOTONIC`. One owner (the drain); a larger tick never
+/// gives a smaller nanosecond.
 #[derive(Clone, Debug)]
 pub struct Clock {
     base_ticks: u64,
@@ -185,7 +192,8 @@ const MEASURE_NS: u64 = 2_000_000;
 const REANCHOR_NS: u64 = 1_000_000_000;
 
 impl Clock {
-    /// A clock that is right from now on. Pauses up to 2 ms when the process's first tick is younger than that.
+    /// A clock that is right from now on. Pauses up to 2 ms when the process's first tick is
+    /// younger than that.
     pub fn new() -> Self {
         if source() == Source::Os {
             return Self {
@@ -209,7 +217,8 @@ impl Clock {
         }
     }
 
-    /// Nanoseconds of `CLOCK_MONOTONIC` at a tick (also before the clock was made); exact to a few microseconds.
+    /// Nanoseconds of `CLOCK_MONOTONIC` at a tick (also before the clock was made); exact to a few
+    /// microseconds.
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> u64 {
         if ticks >= self.base_ticks {
@@ -226,10 +235,12 @@ impl Clock {
         ((u128::from(ns) << 32) / u128::from(self.rate.max(1))) as u64
     }
 
-    /// Bends the line so that it meets the measured time a second from now; cheap, does nothing most of the time.
+    /// Bends the line so that it meets the measured time a second from now; cheap, does nothing
+    /// most of the time.
     ///
-    /// `boundary` is a tick such that every tick still to be converted is above it and none that was converted is: the
-    /// line stays as it is up to there, so nothing is ever converted to an earlier time than its predecessor.
+    /// `boundary` is a tick such that every tick still to be converted is above it and none that
+    /// was converted is: the line stays as it is up to there, so nothing is ever converted to an
+    /// earlier time than its predecessor.
     pub fn reanchor(&mut self, boundary: u64) {
         if source() == Source::Os
             || boundary <= self.base_ticks
@@ -242,7 +253,8 @@ impl Clock {
             return;
         };
         let base_ns = self.to_ns(boundary);
-        // True time at the boundary by the measured rate, and the error to make up during the next second.
+        // True time at the boundary by the measured rate, and the error to make up during the next
+        // second.
         let truth = if now.0 >= boundary {
             now.1.saturating_sub(scale(now.0 - boundary, measured))
         } else {
@@ -284,8 +296,8 @@ fn rate(from: (u64, u64), to: (u64, u64)) -> Option<u64> {
         .filter(|rate| *rate != 0)
 }
 
-/// How many ticks make a microsecond, roughly (at least 1): for waiting a little, not for time stamps. Before the process is
-/// 2 ms old, an estimate of 3,000 for the counter.
+/// How many ticks make a microsecond, roughly (at least 1): for waiting a little, not for time
+/// stamps. Before the process is 2 ms old, an estimate of 3,000 for the counter.
 pub fn ticks_per_us() -> u64 {
     if source() == Source::Os {
         return 1000;

@@ -1,11 +1,12 @@
 //! What EventPipe needs of the operating system, without `std`.
 //!
-//! Everything here is a small safe function over one or two system calls. The crate knows nothing of events.
-//! It is written for Linux (x86-64 and AArch64); nothing outside this crate asks the system for anything but
-//! sockets, files and `poll`, which go through `rustix`.
+//! Everything here is a small safe function over one or two system calls. The crate knows nothing
+//! of events. It is written for Linux (x86-64 and AArch64); nothing outside this crate asks the
+//! system for anything but sockets, files and `poll`, which go through `rustix`.
 //!
 //! * [`clock`]: ticks of the processor, and their place on `CLOCK_MONOTONIC`
-//! * [`thread`]: ids, names, stack bounds, threads of our own, one pointer per thread with an exit hook
+//! * [`thread`]: ids, names, stack bounds, threads of our own, one pointer per thread with an exit
+//!   hook
 //! * [`sync`]: a lock, an event, a once-cell on futexes
 //! * [`memory`]: address space that is reserved once and filled or emptied on demand
 //! * [`barrier`]: a fence whose cost is on the rare side

@@ -1,23 +1,26 @@
 //! Memory that the engine takes from the system directly, never through the program's allocator.
 //!
-//! Invariant M1: a [`Reservation`] is one private anonymous mapping that is readable, writable and zero where never written,
-//! and that lives until the `Reservation` is dropped.
+//! Invariant M1: a [`Reservation`] is one private anonymous mapping that is readable, writable and
+//! zero where never written, and that lives until the `Reservation` is dropped.
 
 use crate::Error;
 use core::ptr::{self, NonNull};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// The page size taken for granted (the smallest one of the supported processors; larger pages only waste a little).
+/// The page size taken for granted (the smallest one of the supported processors; larger pages only
+/// waste a little).
 pub const PAGE: usize = 4096;
 
-/// A range of address space, whole pages. Memory is used only where it was touched or [committed](Self::commit).
+/// A range of address space, whole pages. Memory is used only where it was touched or
+/// [committed](Self::commit).
 #[derive(Debug)]
 pub struct Reservation {
     address: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; the methods that change it are system calls.
+// SAFETY: a mapping belongs to the process, not to a thread; the methods that change it are system
+// calls.
 unsafe impl Send for Reservation {}
 // SAFETY: as above; contents are reached through raw pointers, whose users answer for races.
 unsafe impl Sync for Reservation {}
@@ -33,7 +36,8 @@ impl Reservation {
             .checked_next_multiple_of(PAGE)
             .filter(|b| *b <= isize::MAX as usize)
             .ok_or(Error::new("mmap", rustix::io::Errno::NOMEM.raw_os_error()))?;
-        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of anybody.
+        // SAFETY: an anonymous mapping at an address of the kernel's choice touches no memory of
+        // anybody.
         let address = unsafe {
             mmap_anonymous(
                 ptr::null_mut(),
@@ -57,13 +61,15 @@ impl Reservation {
         self.bytes
     }
 
-    /// Makes the pages of a range present, so that a first touch costs no page fault. What they hold is kept.
+    /// Makes the pages of a range present, so that a first touch costs no page fault. What they
+    /// hold is kept.
     ///
     /// # Errors
     /// The system has not that much memory, or the range is not inside the reservation.
     pub fn commit(&self, offset: usize, bytes: usize) -> Result<(), Error> {
         let (start, bytes) = self.pages("madvise", offset, bytes)?;
-        // SAFETY: the range lies within the mapping (checked by `pages`, M1); populating changes no contents.
+        // SAFETY: the range lies within the mapping (checked by `pages`, M1); populating changes no
+        // contents.
         match unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
             Ok(()) => Ok(()),
             // Kernels before 5.14 do not know the advice: touch each page.
@@ -71,7 +77,8 @@ impl Reservation {
                 for page in (0..bytes).step_by(PAGE) {
                     // SAFETY: within the mapping (M1).
                     let byte = unsafe { start.as_ptr().add(page) };
-                    // SAFETY: the byte is mapped and valid for atomics; adding zero changes nothing, whoever else writes it.
+                    // SAFETY: the byte is mapped and valid for atomics; adding zero changes
+                    // nothing, whoever else writes it.
                     let byte = unsafe { core::sync::atomic::AtomicU8::from_ptr(byte) };
                     byte.fetch_add(0, core::sync::atomic::Ordering::Relaxed);
                 }
@@ -84,7 +91,8 @@ impl Reservation {
     /// Gives the pages of a range back to the system.
     ///
     /// # Safety
-    /// Whatever the range held is zero afterwards: nobody may rely on its contents or access it meanwhile.
+    /// Whatever the range held is zero afterwards: nobody may rely on its contents or access it
+    /// meanwhile.
     ///
     /// # Errors
     /// The range is not inside the reservation.

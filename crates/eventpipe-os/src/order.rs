@@ -1,11 +1,12 @@
-//! Sorting in a few hundred bytes of code. `core`'s sorts are faster on long lists and take 4–10 KB for each type of element, which is
-//! a twentieth of an engine that is linked into other people's programs.
+//! Sorting in a few hundred bytes of code. `core`'s sorts are faster on long lists and take 4–10 KB
+//! for each type of element, which is a twentieth of an engine that is linked into other people's
+//! programs.
 
 /// Sorts by `is_less` (heapsort: never worse than n log n, no memory; equal elements in any order).
 pub fn heap_sort<T>(items: &mut [T], mut is_less: impl FnMut(&T, &T) -> bool) {
     let length = items.len();
-    // First the larger half of the positions sinks until the slice is a heap with the largest element in front; then the largest
-    // goes to the end again and again.
+    // First the larger half of the positions sinks until the slice is a heap with the largest
+    // element in front; then the largest goes to the end again and again.
     for step in (0..length + length / 2).rev() {
         let (mut parent, end) = match step.checked_sub(length) {
             Some(parent) => (parent, length),

@@ -17,8 +17,8 @@ pub fn pid() -> u32 {
         .unsigned_abs()
 }
 
-/// When the process started, in clock ticks since boot (field 22 of `/proc/self/stat`); 0 when that cannot be read. This is the
-/// key in the name of the diagnostics socket.
+/// When the process started, in clock ticks since boot (field 22 of `/proc/self/stat`); 0 when that
+/// cannot be read. This is the key in the name of the diagnostics socket.
 pub fn start_ticks() -> u64 {
     let mut text = [0u8; 1024];
     let Ok(length) = read_file(c"/proc/self/stat", &mut text) else {
@@ -73,7 +73,8 @@ pub const fn os_name() -> &'static str {
     "Linux"
 }
 
-/// The processor architecture as the diagnostics protocol spells it: `x64`, `arm64`, `x86`, `arm`, …
+/// The processor architecture as the diagnostics protocol spells it: `x64`, `arm64`, `x86`, `arm`,
+/// …
 pub const fn arch_name() -> &'static str {
     if cfg!(target_arch = "x86_64") {
         "x64"
@@ -108,8 +109,8 @@ unsafe extern "C" {
 
 /// The environment as it is now, one `NAME=value` each.
 ///
-/// Without the feature `std` this reads what the C library has, which a thread that changes it at the same time may tear (as
-/// every `getenv` does).
+/// Without the feature `std` this reads what the C library has, which a thread that changes it at
+/// the same time may tear (as every `getenv` does).
 pub fn environment() -> Vec<Vec<u8>> {
     #[cfg(feature = "std")]
     {
@@ -156,7 +157,8 @@ pub fn env(name: &str) -> Option<Vec<u8>> {
     #[cfg(not(feature = "std"))]
     {
         let name = alloc::ffi::CString::new(name).ok()?;
-        // SAFETY: a C string; the answer stays valid unless somebody changes that variable meanwhile.
+        // SAFETY: a C string; the answer stays valid unless somebody changes that variable
+        // meanwhile.
         let value = unsafe { libc::getenv(name.as_ptr()) };
         if value.is_null() {
             return None;
@@ -168,7 +170,8 @@ pub fn env(name: &str) -> Option<Vec<u8>> {
 
 /// Sets a variable for this process and its later children.
 ///
-/// C code that reads the environment at the same moment is not protected (the diagnostics protocol asks for this command all the same).
+/// C code that reads the environment at the same moment is not protected (the diagnostics protocol
+/// asks for this command all the same).
 ///
 /// # Errors
 /// The name is empty or has `=` or a zero byte, the value has a zero byte, or memory is short.
@@ -180,7 +183,8 @@ pub fn set_env(name: &str, value: &[u8]) -> Result<(), Error> {
     #[cfg(feature = "std")]
     {
         use std::os::unix::ffi::OsStrExt;
-        // SAFETY: Rust readers are kept away by std's lock; the documentation tells about C readers.
+        // SAFETY: Rust readers are kept away by std's lock; the documentation tells about C
+        // readers.
         unsafe { std::env::set_var(name, std::ffi::OsStr::from_bytes(value)) };
         Ok(())
     }
@@ -268,8 +272,9 @@ extern "C" fn run_at_fork() {
     AT_FORK.run();
 }
 
-/// Runs `hook` when the process ends by `exit` or by returning from `main` (not by `_exit`, a signal or `abort`): after hooks
-/// that were registered later. Adding the same function again changes nothing; at most 8.
+/// Runs `hook` when the process ends by `exit` or by returning from `main` (not by `_exit`, a
+/// signal or `abort`): after hooks that were registered later. Adding the same function again
+/// changes nothing; at most 8.
 ///
 /// # Errors
 /// No room for another hook.
@@ -282,8 +287,9 @@ pub fn at_exit(hook: fn()) -> Result<(), Error> {
     }
 }
 
-/// Runs `hook` in the child after each `fork`, on its only thread, before `fork` returns there. It may use atomics, system calls and
-/// memory; locks may be held by threads that do not exist. Adding the same function again changes nothing; at most 8.
+/// Runs `hook` in the child after each `fork`, on its only thread, before `fork` returns there. It
+/// may use atomics, system calls and memory; locks may be held by threads that do not exist. Adding
+/// the same function again changes nothing; at most 8.
 ///
 /// # Errors
 /// No room for another hook.
@@ -296,10 +302,12 @@ pub fn at_fork_child(hook: fn()) -> Result<(), Error> {
     }
 }
 
-/// Writes to the standard error stream, as much as goes; what fails is ignored, since there is nowhere to say so.
+/// Writes to the standard error stream, as much as goes; what fails is ignored, since there is
+/// nowhere to say so.
 pub fn write_standard_error(mut text: &[u8]) {
     while !text.is_empty() {
-        // SAFETY: the pointer and the length are those of a slice; the descriptor is only written to, whatever it is.
+        // SAFETY: the pointer and the length are those of a slice; the descriptor is only written
+        // to, whatever it is.
         let written = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
         match usize::try_from(written) {
             Ok(0) | Err(_) => return,
@@ -421,7 +429,8 @@ pub(crate) fn mapping_of(address: usize) -> Option<StackBounds> {
         query_addr: address as u64,
         ..Default::default()
     };
-    // SAFETY: the structure is as the kernel expects it, with its size; name and build id are not asked for.
+    // SAFETY: the structure is as the kernel expects it, with its size; name and build id are not
+    // asked for.
     let answer = unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY, &raw mut query) };
     if answer == 0 {
         let readable = query.vma_flags & VMA_READABLE != 0;

@@ -29,7 +29,8 @@ pub struct Mutex<T: ?Sized> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the lock hands the value to one thread at a time, so it may move between threads if `T` may.
+// SAFETY: the lock hands the value to one thread at a time, so it may move between threads if `T`
+// may.
 unsafe impl<T: ?Sized + Send> Send for Mutex<T> {}
 // SAFETY: as above; `&Mutex<T>` gives `&mut T` to one thread at a time only.
 unsafe impl<T: ?Sized + Send> Sync for Mutex<T> {}
@@ -68,7 +69,8 @@ impl<T: ?Sized> Mutex<T> {
     /// Opens the lock whoever holds it: for the child of a fork, where the holder does not exist.
     ///
     /// # Safety
-    /// No thread of this process holds the lock, and the value is sound as the vanished holder left it.
+    /// No thread of this process holds the lock, and the value is sound as the vanished holder left
+    /// it.
     pub unsafe fn force_unlock(&self) {
         self.state.store(FREE, Ordering::Release);
     }
@@ -131,7 +133,8 @@ impl<T: ?Sized> Deref for MutexGuard<'_, T> {
 
 impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the guard exists, so this thread holds the lock, and `&mut self` makes the reference the only one.
+        // SAFETY: the guard exists, so this thread holds the lock, and `&mut self` makes the
+        // reference the only one.
         unsafe { &mut *self.mutex.value.get() }
     }
 }
@@ -148,7 +151,8 @@ const CLEAR: u32 = 0;
 const SET: u32 = 1;
 const WAITED_FOR: u32 = 2;
 
-/// An event that one waiter consumes: `set` before `wait` is not lost, several `set`s before a `wait` are one.
+/// An event that one waiter consumes: `set` before `wait` is not lost, several `set`s before a
+/// `wait` are one.
 #[derive(Debug)]
 pub struct Signal {
     state: AtomicU32,
@@ -169,7 +173,8 @@ impl Signal {
         }
     }
 
-    /// Waits until it is set, at most `timeout_ns`, and clears it. `false`: the time is over and it is not set.
+    /// Waits until it is set, at most `timeout_ns`, and clears it. `false`: the time is over and it
+    /// is not set.
     pub fn wait(&self, timeout_ns: Option<u64>) -> bool {
         let deadline = timeout_ns.map(|ns| crate::clock::monotonic_ns().saturating_add(ns));
         loop {
@@ -244,15 +249,16 @@ impl<T> Once<T> {
     /// The value, if it has been made.
     pub fn get(&self) -> Option<&T> {
         if self.state.load(Ordering::Acquire) == DONE {
-            // SAFETY: `DONE` is stored after the last write to the value (acquire here, release there).
+            // SAFETY: `DONE` is stored after the last write to the value (acquire here, release
+            // there).
             unsafe { (*self.value.get()).as_ref() }
         } else {
             None
         }
     }
 
-    /// The value, made by `make` if nobody made it before. `make` must not come back to the same cell, and must not unwind
-    /// (the cell would be taken for unfinished for ever).
+    /// The value, made by `make` if nobody made it before. `make` must not come back to the same
+    /// cell, and must not unwind (the cell would be taken for unfinished for ever).
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         let mut make = Some(make);
         loop {
@@ -265,7 +271,8 @@ impl<T> Once<T> {
             {
                 Ok(_) => {
                     let value = make.take().map(|make| make());
-                    // SAFETY: state `HELD` by our own exchange: nobody else reads or writes the value.
+                    // SAFETY: state `HELD` by our own exchange: nobody else reads or writes the
+                    // value.
                     unsafe { *self.value.get() = value };
                     if self.state.swap(DONE, Ordering::Release) == CONTENDED {
                         futex_wake(&self.state, u32::MAX);

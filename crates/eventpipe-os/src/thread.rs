@@ -1,8 +1,11 @@
-//! Threads: ids, names, stack bounds, threads of our own, and one pointer per thread with an exit hook.
+//! Threads: ids, names, stack bounds, threads of our own, and one pointer per thread with an exit
+//! hook.
 //!
 //! Invariants:
-//! T1: the cell is one pointer per thread, null when the thread starts; only its own thread (and signal handlers on it) touch it.
-//! T2: the exit hook runs on the thread that armed it, after the destructors of Rust's and C++'s thread-locals.
+//! T1: the cell is one pointer per thread, null when the thread starts; only its own thread (and
+//! signal handlers on it) touch it.
+//! T2: the exit hook runs on the thread that armed it, after the destructors of Rust's and C++'s
+//! thread-locals.
 
 use crate::Error;
 use crate::process::{TextBuffer, read_file};
@@ -25,8 +28,8 @@ std::thread_local! {
 /// 1: the child of a fork will forget what it inherited, so ids can be remembered.
 static REMEMBER_IDS: AtomicU64 = AtomicU64::new(0);
 
-/// The kernel's id of the calling thread (`gettid`). With the feature `std` and after [`cache_ids`] it is asked for once per thread,
-/// else it is a system call. Async-signal-safe.
+/// The kernel's id of the calling thread (`gettid`). With the feature `std` and after [`cache_ids`]
+/// it is asked for once per thread, else it is a system call. Async-signal-safe.
 pub fn os_thread_id() -> u64 {
     let ask = || {
         rustix::thread::gettid()
@@ -115,7 +118,8 @@ extern "C" fn run(argument: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Starts a detached thread with every signal blocked and a small stack (256 KiB). The name is cut to 15 bytes. A panic of `entry` aborts the process.
+/// Starts a detached thread with every signal blocked and a small stack (256 KiB). The name is cut
+/// to 15 bytes. A panic of `entry` aborts the process.
 ///
 /// # Errors
 /// The system has no thread left.
@@ -187,8 +191,8 @@ fn check(call: &'static str, number: i32) -> Result<(), Error> {
 
 #[cfg(feature = "std")]
 std::thread_local! {
-    // Constant and without destructor: usable at any time in a thread's life, also in signal handlers and after the
-    // destructors of other thread-locals.
+    // Constant and without destructor: usable at any time in a thread's life, also in signal
+    // handlers and after the destructors of other thread-locals.
     static CELL: AtomicPtr<()> = const { AtomicPtr::new(ptr::null_mut()) };
 }
 
@@ -199,8 +203,8 @@ pub fn cell() -> *mut () {
     CELL.with(|cell| cell.load(Ordering::Relaxed))
 }
 
-/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. One step even for a signal handler that
-/// comes in between.
+/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. One step
+/// even for a signal handler that comes in between.
 ///
 /// # Errors
 /// The pointer as a signal handler left it.
@@ -216,9 +220,10 @@ static CELL_KEY: AtomicU64 = AtomicU64::new(0);
 static EXIT_KEY: AtomicU64 = AtomicU64::new(0);
 static EXIT_HOOK: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
 
-/// What each thread has of ours: the cell, and the 16 bytes of [`note`]. Thread-local variables need std or a nightly compiler, so
-/// this one is defined in assembly, with the model *initial exec*: one load and one addition in a program, also in a library that is
-/// loaded with it, and in one that is loaded later as long as the C library has 32 bytes of its reserve left.
+/// What each thread has of ours: the cell, and the 16 bytes of [`note`]. Thread-local variables
+/// need std or a nightly compiler, so this one is defined in assembly, with the model *initial
+/// exec*: one load and one addition in a program, also in a library that is loaded with it, and in
+/// one that is loaded later as long as the C library has 32 bytes of its reserve left.
 #[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
 mod block {
     use core::cell::UnsafeCell;
@@ -246,8 +251,8 @@ mod block {
     #[inline(always)]
     pub(super) fn of_this_thread() -> *const Block {
         let address: *const Block;
-        // SAFETY: reads the thread pointer and a word that the loader has filled; writes nothing but the output. The address is
-        // the same for the life of the thread.
+        // SAFETY: reads the thread pointer and a word that the loader has filled; writes nothing
+        // but the output. The address is the same for the life of the thread.
         unsafe {
             core::arch::asm!(
                 "mov {0}, qword ptr fs:[0]",
@@ -264,13 +269,14 @@ mod block {
 #[cfg(all(not(feature = "std"), target_arch = "x86_64"))]
 #[inline(always)]
 pub fn cell() -> *mut () {
-    // SAFETY: the block lives as long as its thread, which is the calling one (T1); all zero is a valid block.
+    // SAFETY: the block lives as long as its thread, which is the calling one (T1); all zero is a
+    // valid block.
     let block = unsafe { &*block::of_this_thread() };
     block.cell.load(Ordering::Relaxed)
 }
 
-/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. One step even for a signal handler that
-/// comes in between.
+/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. One step
+/// even for a signal handler that comes in between.
 ///
 /// # Errors
 /// The pointer as a signal handler left it.
@@ -289,8 +295,8 @@ std::thread_local! {
     static NOTE: core::cell::Cell<[u8; 16]> = const { core::cell::Cell::new([0; 16]) };
 }
 
-/// 16 bytes that the calling thread keeps for its program, all zero when it starts (an activity id). Without std they are kept on
-/// x86-64 only: elsewhere they stay zero.
+/// 16 bytes that the calling thread keeps for its program, all zero when it starts (an activity
+/// id). Without std they are kept on x86-64 only: elsewhere they stay zero.
 #[inline]
 pub fn note() -> [u8; 16] {
     #[cfg(feature = "std")]
@@ -341,8 +347,9 @@ pub fn cell() -> *mut () {
     }
 }
 
-/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. A signal handler in between two
-/// instructions of this can be overwritten: it loses its pointer, not its event.
+/// Sets the calling thread's pointer if it is still `expected`; else returns what it is. A signal
+/// handler in between two instructions of this can be overwritten: it loses its pointer, not its
+/// event.
 ///
 /// # Errors
 /// The pointer as a signal handler left it, or null when the system has no key left.
@@ -392,8 +399,8 @@ extern "C" fn exiting(_: *mut c_void) {
     }
 }
 
-/// Names the function that [`arm_exit_hook`] arms. One per process (the last one given); takes the system's resources now, so
-/// that arming needs none.
+/// Names the function that [`arm_exit_hook`] arms. One per process (the last one given); takes the
+/// system's resources now, so that arming needs none.
 ///
 /// # Errors
 /// The process has no thread-specific key left: arming will do nothing.
@@ -405,8 +412,9 @@ pub fn set_exit_hook(hook: fn()) -> Result<(), Error> {
     Ok(())
 }
 
-/// Has the exit hook run when the calling thread ends, after the destructors of its thread-locals (T2). Armed again from within
-/// the hook or later it runs again, up to four times in all; `false` when it cannot be armed. Not for a thread that ends the process.
+/// Has the exit hook run when the calling thread ends, after the destructors of its thread-locals
+/// (T2). Armed again from within the hook or later it runs again, up to four times in all; `false`
+/// when it cannot be armed. Not for a thread that ends the process.
 pub fn arm_exit_hook() -> bool {
     match EXIT_KEY.load(Ordering::Acquire) {
         0 => false,
@@ -420,7 +428,8 @@ pub fn arm_exit_hook() -> bool {
 
 // ---- stack bounds
 
-/// The part of the calling thread's stack that can be read: from somewhere at or below the caller's frame up to its end.
+/// The part of the calling thread's stack that can be read: from somewhere at or below the caller's
+/// frame up to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackBounds {
     /// The lowest address of the mapping (the main thread's grows downwards).
@@ -435,14 +444,15 @@ impl StackBounds {
     }
 }
 
-/// The bounds of the mapping that holds `address`, which must lie on the stack that the caller runs on. Remembered per thread; the
-/// first time three system calls on Linux 6.11 and later, else a walk through `/proc/self/maps`. Allocates nothing;
-/// async-signal-safe.
+/// The bounds of the mapping that holds `address`, which must lie on the stack that the caller runs
+/// on. Remembered per thread; the first time three system calls on Linux 6.11 and later, else a
+/// walk through `/proc/self/maps`. Allocates nothing; async-signal-safe.
 #[inline]
 pub fn stack_bounds(address: usize) -> Option<StackBounds> {
     match bounds_cache::load() {
         known if known.contains(address) => Some(known),
-        // The first time; or the main thread's stack has grown, or this thread has changed to another stack.
+        // The first time; or the main thread's stack has grown, or this thread has changed to
+        // another stack.
         _ => find_stack_bounds(address),
     }
 }
@@ -451,8 +461,8 @@ pub fn stack_bounds(address: usize) -> Option<StackBounds> {
 #[inline(never)]
 fn find_stack_bounds(address: usize) -> Option<StackBounds> {
     let mut bounds = crate::process::mapping_of(address)?;
-    // The thread's own descriptor lies at the top of its stack, above every frame; a neighbour may follow it.
-    // SAFETY: no preconditions.
+    // The thread's own descriptor lies at the top of its stack, above every frame; a neighbour may
+    // follow it. SAFETY: no preconditions.
     let descriptor = unsafe { libc::pthread_self() } as usize;
     if descriptor > address && descriptor < bounds.high {
         bounds.high = descriptor;

@@ -1,7 +1,9 @@
-//! What writing an event costs its thread: nanoseconds per event, best and median of some rounds, beside the targets.
+//! What writing an event costs its thread: nanoseconds per event, best and median of some rounds,
+//! beside the targets.
 //!
-//! `cargo bench -p eventpipe-ring --bench write [-- os]` (`os`: with the system's clock instead of the processor's counter).
-//! Not a criterion bench: each round must stop before the pool is full, and drain outside of the measured time.
+//! `cargo bench -p eventpipe-ring --bench write [-- os]` (`os`: with the system's clock instead of
+//! the processor's counter). Not a criterion bench: each round must stop before the pool is full,
+//! and drain outside of the measured time.
 
 use eventpipe_ring::{EventKey, LossReason, Record, RecordOptions, Ring, Sink, ThreadInfo};
 use std::hint::black_box;

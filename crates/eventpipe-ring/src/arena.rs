@@ -1,15 +1,20 @@
-//! The pool: one reservation cut into small and big blocks, with their headers beside them, and the three stacks they move on.
+//! The pool: one reservation cut into small and big blocks, with their headers beside them, and the
+//! three stacks they move on.
 //!
-//! A block of 4 KiB serves a thread that writes now and then; one of 72 KiB takes the largest legal event, and serves a thread that
-//! writes much. Half of the pool's bytes are of each kind, and each kind stands in for the other when it runs out.
+//! A block of 4 KiB serves a thread that writes now and then; one of 72 KiB takes the largest legal
+//! event, and serves a thread that writes much. Half of the pool's bytes are of each kind, and each
+//! kind stands in for the other when it runs out.
 //!
 //! Invariants:
-//! * I1: a block is at any time in one place: on a free stack, in one lane's `block` word (or with the writer that is about to put it there), on the full stack,
-//!   or with the drain.
-//! * I2: only the thread whose lane holds a block, inside a section of that lane, writes to it, and only beyond `committed`.
-//! * I3: bytes below `committed` (acquire) do not change until the drain frees the block, which it does only when no writer can be in it.
-//! * I4: the reservation is replaced or emptied only when every block was taken off the free stacks and writers have been waited for
-//!   (`Ring::release`, `Ring::start`): nobody can hold or get a block then.
+//! * I1: a block is at any time in one place: on a free stack, in one lane's `block` word (or with
+//!   the writer that is about to put it there), on the full stack, or with the drain.
+//! * I2: only the thread whose lane holds a block, inside a section of that lane, writes to it, and
+//!   only beyond `committed`.
+//! * I3: bytes below `committed` (acquire) do not change until the drain frees the block, which it
+//!   does only when no writer can be in it.
+//! * I4: the reservation is replaced or emptied only when every block was taken off the free stacks
+//!   and writers have been waited for (`Ring::release`, `Ring::start`): nobody can hold or get a
+//!   block then.
 //!
 //! The headers are not in the blocks, so that giving the pages back leaves the stacks' links alone.
 
@@ -31,9 +36,11 @@ pub(crate) const WEIGHT_BYTES: u64 = 4096;
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct BlockHeader {
-    /// Bytes that are written completely; stored (release) by the writer, loaded (acquire) by the drain.
+    /// Bytes that are written completely; stored (release) by the writer, loaded (acquire) by the
+    /// drain.
     pub(crate) committed: AtomicU32,
-    /// Which lane of which slot wrote it (slot index × 2 + lane), and who that was: set before the block is put into the lane.
+    /// Which lane of which slot wrote it (slot index × 2 + lane), and who that was: set before the
+    /// block is put into the lane.
     pub(crate) origin: Private32,
     pub(crate) thread_uid: Private64,
     pub(crate) os_thread_id: Private64,
@@ -43,7 +50,8 @@ pub(crate) struct BlockHeader {
     // The drain's own notes.
     pub(crate) consumed: Private32,
     pub(crate) drain_flags: Private32,
-    /// The odd value of `inflight` that must pass before a block that was taken back is the drain's alone.
+    /// The odd value of `inflight` that must pass before a block that was taken back is the drain's
+    /// alone.
     pub(crate) limbo: Private32,
 }
 
@@ -130,7 +138,8 @@ impl Arena {
         stack.push(self, index, weight);
     }
 
-    /// Hands a block that is not written to any more to the drain; `true` when this made an eighth of the pool wait.
+    /// Hands a block that is not written to any more to the drain; `true` when this made an eighth
+    /// of the pool wait.
     pub(crate) fn push_full(&self, index: u32) -> bool {
         let weight = self.weight_of(index);
         let before = self.stacks().full.push(self, index, weight);
@@ -158,7 +167,8 @@ impl Arena {
         }) as u32
     }
 
-    /// Takes every block away from writers. `false`, and as before, when one of them is not free; only the caller may free blocks meanwhile.
+    /// Takes every block away from writers. `false`, and as before, when one of them is not free;
+    /// only the caller may free blocks meanwhile.
     #[cfg(not(loom))]
     pub(crate) fn close(&self) -> bool {
         let stacks = self.stacks();
@@ -274,10 +284,12 @@ mod memory {
         pub(crate) fn header(&self, index: u32) -> &BlockHeader {
             debug_assert!(index < self.block_count());
             let headers = self.headers.load(Ordering::Relaxed);
-            // SAFETY: who names a block got its index from a stack or a lane, so it is below the count, and the array of headers has that many (I4: it
-            // is replaced only while nobody can name a block).
+            // SAFETY: who names a block got its index from a stack or a lane, so it is below the
+            // count, and the array of headers has that many (I4: it is replaced only while nobody
+            // can name a block).
             let header = unsafe { headers.add(index as usize) };
-            // SAFETY: zeroed memory is a valid header (atomic integers), it is aligned and lives as long as the reservation (I4).
+            // SAFETY: zeroed memory is a valid header (atomic integers), it is aligned and lives as
+            // long as the reservation (I4).
             unsafe { &*header }
         }
 
@@ -291,7 +303,8 @@ mod memory {
                 (small * SMALL + (position - small) * BIG, BIG)
             };
             let data = self.data.load(Ordering::Relaxed);
-            // SAFETY: as in `header`: the index is below the count, and the data area holds that many blocks.
+            // SAFETY: as in `header`: the index is below the count, and the data area holds that
+            // many blocks.
             let start = unsafe { data.add(offset) };
             Block {
                 index,
@@ -304,8 +317,8 @@ mod memory {
             }
         }
 
-        /// Makes memory for blocks of about `bytes` in all present, replacing memory of another size. Call only while the arena is closed
-        /// and nobody holds a block (I4).
+        /// Makes memory for blocks of about `bytes` in all present, replacing memory of another
+        /// size. Call only while the arena is closed and nobody holds a block (I4).
         pub(crate) fn prepare(&self, bytes: usize) -> Result<(), Error> {
             let big = (bytes / 2 / BIG).max(1);
             let each = SMALL + size_of::<BlockHeader>() + 8;
@@ -345,7 +358,8 @@ mod memory {
         /// Gives the pages back. Call only while the arena is closed and nobody holds a block (I4).
         pub(crate) fn give_back(&self) {
             if let Some(reservation) = self.reservation.lock().as_ref() {
-                // SAFETY: closed and nobody holds a block: neither blocks nor headers nor the drain's lists are in use.
+                // SAFETY: closed and nobody holds a block: neither blocks nor headers nor the
+                // drain's lists are in use.
                 let _ = unsafe { reservation.give_back(0, reservation.bytes()) };
             }
         }
@@ -379,20 +393,23 @@ mod memory {
         /// Lends `at .. at + length` for writing.
         ///
         /// # Safety
-        /// The caller is the block's writer (I2) and the range lies beyond `committed` and within the block.
+        /// The caller is the block's writer (I2) and the range lies beyond `committed` and within
+        /// the block.
         #[inline(always)]
         pub(crate) unsafe fn write(self, at: u32, length: u32, fill: impl FnOnce(&mut [u8])) {
             debug_assert!(at + length <= self.bytes);
             // SAFETY: within the block, by the caller.
             let start = unsafe { self.start.add(at as usize) };
-            // SAFETY: initialised memory (M1), and nobody else looks at it: the drain stays below `committed` (I2, I3).
+            // SAFETY: initialised memory (M1), and nobody else looks at it: the drain stays below
+            // `committed` (I2, I3).
             fill(unsafe { core::slice::from_raw_parts_mut(start, length as usize) });
         }
 
         /// Lends `at .. at + length` for reading.
         ///
         /// # Safety
-        /// The range lies below a `committed` that was loaded (acquire), or the caller has the block alone.
+        /// The range lies below a `committed` that was loaded (acquire), or the caller has the
+        /// block alone.
         #[inline(always)]
         pub(crate) unsafe fn read<R>(
             self,

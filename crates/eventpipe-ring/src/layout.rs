@@ -1,10 +1,12 @@
-//! What a block holds: records and lost records, 8-byte aligned, one after the other. Safe code over byte slices; explicit offsets.
+//! What a block holds: records and lost records, 8-byte aligned, one after the other. Safe code
+//! over byte slices; explicit offsets.
 //!
-//! Record: one word (exact size in bits 0–16, flags in 17–21, number of frames in 22–31, event index in 32–63), ticks, session mask; then if
-//! flagged: activity id (16), related activity id (16), event thread (8); the frames (8 each on 64-bit machines); the payload.
+//! Record: one word (exact size in bits 0–16, flags in 17–21, number of frames in 22–31, event
+//! index in 32–63), ticks, session mask; then if flagged: activity id (16), related activity id
+//! (16), event thread (8); the frames (8 each on 64-bit machines); the payload.
 //!
-//! Lost record: the same three words with the mask of the sessions it tells about; then for each bit, lowest first, the thread's total
-//! of lost events so far by reason (3 words).
+//! Lost record: the same three words with the mask of the sessions it tells about; then for each
+//! bit, lowest first, the thread's total of lost events so far by reason (3 words).
 
 use crate::record::{LossReason, MAX_FRAMES, MAX_PAYLOAD, Payload, Record, RecordOptions};
 
@@ -190,7 +192,8 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(taken)
 }
 
-/// Reads what [`encode`] or [`encode_lost`] wrote; `bytes` has the exact size. `None` cannot happen with such bytes.
+/// Reads what [`encode`] or [`encode_lost`] wrote; `bytes` has the exact size. `None` cannot happen
+/// with such bytes.
 #[inline]
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<Entry<'_>> {
     let rest = &mut bytes;

@@ -1,12 +1,15 @@
 //! The event buffer of EventPipe.
 //!
-//! Each thread writes each event *once*, tagged with the 64-bit set of sessions that want it, into a block leased from a
-//! bounded arena that was made present beforehand. One drain collects what was written, thread by thread, and gives the blocks back. Writers take no
-//! lock, make no system call, allocate nothing and reach nothing that is ever freed.
+//! Each thread writes each event *once*, tagged with the 64-bit set of sessions that want it, into
+//! a block leased from a bounded arena that was made present beforehand. One drain collects what
+//! was written, thread by thread, and gives the blocks back. Writers take no lock, make no system
+//! call, allocate nothing and reach nothing that is ever freed.
 //!
-//! This crate knows no provider, no session but a bit number, no file format and no thread of its own.
+//! This crate knows no provider, no session but a bit number, no file format and no thread of its
+//! own.
 //!
-//! Start with [`Ring`] (one for the process), [`EventKey`] (one per event) and [`Drain`] (one at a time).
+//! Start with [`Ring`] (one for the process), [`EventKey`] (one per event) and [`Drain`] (one at a
+//! time).
 //!
 //! ```
 //! use eventpipe_ring::{EventKey, LossReason, Record, RecordOptions, Ring, Sink, ThreadInfo};

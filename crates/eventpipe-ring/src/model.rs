@@ -1,4 +1,5 @@
-//! Doors for the models in `tests/`: a ring of a few small blocks, threads with explicit slots. Exists with `--cfg loom` only.
+//! Doors for the models in `tests/`: a ring of a few small blocks, threads with explicit slots.
+//! Exists with `--cfg loom` only.
 
 use crate::arena::Arena;
 use crate::record::{EventKey, Payload, RecordOptions};
@@ -94,7 +95,8 @@ impl Links for Table {
     }
 }
 
-/// A tagged stack with links of its own, all indexes on it; each index has a value that only its holder uses.
+/// A tagged stack with links of its own, all indexes on it; each index has a value that only its
+/// holder uses.
 #[allow(missing_debug_implementations, reason = "for models")]
 pub struct Stack {
     stack: TaggedStack,

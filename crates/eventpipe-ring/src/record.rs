@@ -17,17 +17,19 @@ pub const MAX_PAYLOAD: usize = if cfg!(loom) { 32 } else { 65_536 };
 /// How many frames a record keeps; further ones (the outermost) are cut off.
 pub const MAX_FRAMES: usize = 512;
 
-/// What writers know of an event: who wants it. Lives for ever (static or leaked), as writers look at it at any time.
+/// What writers know of an event: who wants it. Lives for ever (static or leaked), as writers look
+/// at it at any time.
 ///
-/// Who changes the masks keeps this order: *set* a session's bit after everything that the session needs is in place; after *clearing*
-/// it call [`Ring::quiesce`](crate::Ring::quiesce): from then on no record with that bit is written.
+/// Who changes the masks keeps this order: *set* a session's bit after everything that the session
+/// needs is in place; after *clearing* it call [`Ring::quiesce`](crate::Ring::quiesce): from then
+/// on no record with that bit is written.
 #[derive(Debug)]
 #[repr(C)]
 pub struct EventKey {
     /// Bit `s`: session `s` wants the event.
     pub mask: AtomicU64,
-    /// Bit `s`: session `s` wants stacks with it. Not used by the ring: whoever calls `write` walks the stack if
-    /// `mask & stack_mask` is not zero.
+    /// Bit `s`: session `s` wants stacks with it. Not used by the ring: whoever calls `write` walks
+    /// the stack if `mask & stack_mask` is not zero.
     pub stack_mask: AtomicU64,
     /// Handed back in [`Record::event_index`].
     pub index: AtomicU32,
@@ -63,8 +65,9 @@ impl EventKey {
 
 /// The arguments of an event, as they go into the file.
 ///
-/// Both functions run in the middle of the write path, with the thread marked as writing: they must not call foreign code
-/// (a `Display`, an allocator that traces itself, a lock), must not panic and must agree on the length.
+/// Both functions run in the middle of the write path, with the thread marked as writing: they must
+/// not call foreign code (a `Display`, an allocator that traces itself, a lock), must not panic and
+/// must agree on the length.
 #[allow(
     clippy::len_without_is_empty,
     reason = "nobody asks a payload whether it is empty"
@@ -72,7 +75,8 @@ impl EventKey {
 pub trait Payload {
     /// The length in bytes, at most [`MAX_PAYLOAD`] to be written.
     fn len(&self) -> usize;
-    /// Fills `out`, which is exactly [`len`](Self::len) bytes long (its contents before are unspecified).
+    /// Fills `out`, which is exactly [`len`](Self::len) bytes long (its contents before are
+    /// unspecified).
     fn copy_to(&self, out: &mut [u8]);
 }
 
@@ -135,7 +139,8 @@ pub struct RecordOptions<'a> {
 pub struct Record<'a> {
     /// [`EventKey::index`] at the time of writing.
     pub event_index: u32,
-    /// When it was written ([`eventpipe_os::clock::ticks`]), never less than the tick of the thread's record before.
+    /// When it was written ([`eventpipe_os::clock::ticks`]), never less than the tick of the
+    /// thread's record before.
     pub ticks: u64,
     /// Bit `s`: session `s` wanted it.
     pub sessions: u64,
@@ -159,7 +164,8 @@ pub enum LossReason {
     BufferFull = 0,
     /// The payload had more than [`MAX_PAYLOAD`] bytes.
     TooLarge = 1,
-    /// Written inside an event inside an event (a signal handler that interrupted one which interrupted a writer).
+    /// Written inside an event inside an event (a signal handler that interrupted one which
+    /// interrupted a writer).
     Reentered = 2,
 }
 
@@ -171,7 +177,8 @@ impl LossReason {
 /// Who wrote the records that follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThreadInfo {
-    /// Unique in the process for ever; 0 for writers that could not be told apart (the system had no memory for a slot).
+    /// Unique in the process for ever; 0 for writers that could not be told apart (the system had
+    /// no memory for a slot).
     pub uid: u64,
     /// The kernel's thread id; may be used again by a later thread.
     pub os_thread_id: u64,
@@ -179,16 +186,20 @@ pub struct ThreadInfo {
 
 /// Where a round of the drain puts what it finds. The calls of one round:
 ///
-/// for each thread with something to tell, the one with the oldest record first: `thread`, then `record` and `lost` in the
-/// order in which they happened, then perhaps `thread_ended`; last `boundary`. The sink must not write events into the same ring.
+/// for each thread with something to tell, the one with the oldest record first: `thread`, then
+/// `record` and `lost` in the order in which they happened, then perhaps `thread_ended`; last
+/// `boundary`. The sink must not write events into the same ring.
 pub trait Sink {
     /// The records and losses that follow are this thread's.
     fn thread(&mut self, thread: ThreadInfo);
-    /// One event. `sorted`: nothing older than this record will follow, in this round or later, from any thread.
+    /// One event. `sorted`: nothing older than this record will follow, in this round or later,
+    /// from any thread.
     fn record(&mut self, record: &Record<'_>, sorted: bool);
-    /// So many events of the current thread that session `session` (a bit number) wanted are lost, exactly here.
+    /// So many events of the current thread that session `session` (a bit number) wanted are lost,
+    /// exactly here.
     fn lost(&mut self, session: u32, count: u64, reason: LossReason);
-    /// Nothing of this thread will ever come again. Comes once for each thread that was told by `thread` and has ended.
+    /// Nothing of this thread will ever come again. Comes once for each thread that was told by
+    /// `thread` and has ended.
     fn thread_ended(&mut self, uid: u64);
     /// Everything with ticks up to this has been given. Never goes back.
     fn boundary(&mut self, ticks: u64);

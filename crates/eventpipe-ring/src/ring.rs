@@ -1,4 +1,5 @@
-//! The ring itself: what it consists of, its memory, the one quiescence function, what happens in the child of a fork.
+//! The ring itself: what it consists of, its memory, the one quiescence function, what happens in
+//! the child of a fork.
 
 use crate::arena::{Arena, WEIGHT_BYTES};
 use crate::record::{LossReason, SESSIONS};
@@ -27,7 +28,8 @@ pub struct Ring {
     pub(crate) wake: Wake,
     /// A block that fills within so many ticks is followed by a big one.
     pub(crate) busy_ticks: AtomicU64,
-    /// Losses of threads for which the system had no memory, and how many threads are adding to them.
+    /// Losses of threads for which the system had no memory, and how many threads are adding to
+    /// them.
     pub(crate) orphans: Losses,
     pub(crate) orphans_inflight: AtomicU32,
     /// 1: there is a `Drain`.
@@ -47,7 +49,8 @@ pub(crate) struct DrainNotes {
     pub(crate) debts: Private32,
     /// Everything up to this was given to the sink.
     pub(crate) boundary: Private64,
-    /// Up to this, threads that were not in the middle of an event have been given (at least `boundary`).
+    /// Up to this, threads that were not in the middle of an event have been given (at least
+    /// `boundary`).
     pub(crate) target: Private64,
 }
 
@@ -101,7 +104,8 @@ pub struct Statistics {
     pub slots: u64,
     /// Threads that wrote events so far.
     pub threads: u64,
-    /// Events lost since the process started: summed over sessions, so one event counts once for each session that wanted it.
+    /// Events lost since the process started: summed over sessions, so one event counts once for
+    /// each session that wanted it.
     pub lost: u64,
 }
 
@@ -134,10 +138,12 @@ impl Ring {
         }
     }
 
-    /// Takes memory for blocks of `pool_bytes` in all, headers included, and makes the pages present. Less than 256 KiB counts as 256 KiB. Does
-    /// nothing when the ring has its memory already, whatever the size then was. 64 MiB take about 40 ms.
+    /// Takes memory for blocks of `pool_bytes` in all, headers included, and makes the pages
+    /// present. Less than 256 KiB counts as 256 KiB. Does nothing when the ring has its memory
+    /// already, whatever the size then was. 64 MiB take about 40 ms.
     ///
-    /// Before any session's bit is set in a mask: what is written without memory is lost (and counted).
+    /// Before any session's bit is set in a mask: what is written without memory is lost (and
+    /// counted).
     ///
     /// # Errors
     /// The system has not that much memory, or `pool_bytes` is more than 64 GiB.
@@ -166,10 +172,12 @@ impl Ring {
         Ok(())
     }
 
-    /// Gives the pool's memory back to the system; the next [`start`](Self::start) takes it again, perhaps with another size. For some
-    /// time after the last session: no mask has a bit, [`quiesce`](Self::quiesce) has returned, the drain has given everything and
-    /// taken the threads' blocks back ([`Drain::prepare_idle`](crate::Drain::prepare_idle) returned `true`) and was dropped. `false`, and nothing changed,
-    /// when a block is still in use or a `Drain` exists.
+    /// Gives the pool's memory back to the system; the next [`start`](Self::start) takes it again,
+    /// perhaps with another size. For some time after the last session: no mask has a bit,
+    /// [`quiesce`](Self::quiesce) has returned, the drain has given everything and taken the
+    /// threads' blocks back ([`Drain::prepare_idle`](crate::Drain::prepare_idle) returned `true`)
+    /// and was dropped. `false`, and nothing changed, when a block is still in use or a `Drain`
+    /// exists.
     #[cfg(not(loom))]
     pub fn release(&'static self) -> bool {
         let mut open = self.open.lock();
@@ -190,8 +198,10 @@ impl Ring {
         complete
     }
 
-    /// Names the signal that writers set: when a block is taken, an event is lost or an indebted thread ends while the drain sleeps idle
-    /// ([`Drain::prepare_idle`](crate::Drain::prepare_idle)); and each time an eighth of the pool waits to be drained. A system call only when somebody waits for it.
+    /// Names the signal that writers set: when a block is taken, an event is lost or an indebted
+    /// thread ends while the drain sleeps idle
+    /// ([`Drain::prepare_idle`](crate::Drain::prepare_idle)); and each time an eighth of the pool
+    /// waits to be drained. A system call only when somebody waits for it.
     #[cfg(not(loom))]
     pub fn set_wake(&self, signal: &'static Signal) {
         self.wake
@@ -199,12 +209,14 @@ impl Ring {
             .store(ptr::from_ref(signal).cast_mut(), Ordering::Release);
     }
 
-    /// Returns when every section that was running at the call has ended. This is the one quiescence function: whoever takes something away from
-    /// writers (a mask bit, an event, the pool's memory) calls it between taking and reusing.
+    /// Returns when every section that was running at the call has ended. This is the one
+    /// quiescence function: whoever takes something away from writers (a mask bit, an event, the
+    /// pool's memory) calls it between taking and reusing.
     ///
-    /// After mask bits were cleared and this has returned, no record with those bits is written and no loss is counted for them. Waits
-    /// for writers only (nanoseconds, unless one is preempted in its section) and holds no lock. The calling thread's own section does not count (a signal handler that interrupted it
-    /// would wait for ever).
+    /// After mask bits were cleared and this has returned, no record with those bits is written and
+    /// no loss is counted for them. Waits for writers only (nanoseconds, unless one is preempted in
+    /// its section) and holds no lock. The calling thread's own section does not count (a signal
+    /// handler that interrupted it would wait for ever).
     pub fn quiesce(&self) {
         if negative!("count_before_barrier") {
             let count = self.slots.count();
@@ -237,7 +249,8 @@ impl Ring {
         for lane in &slot.lanes {
             let seen = lane.inflight.load(Ordering::Acquire);
             let mut attempt = 0;
-            // Odd and unchanged: still the section that was running. Any other value: it has ended (S2).
+            // Odd and unchanged: still the section that was running. Any other value: it has ended
+            // (S2).
             while seen & 1 == 1 && lane.inflight.load(Ordering::Acquire) == seen {
                 relax(attempt);
                 attempt = attempt.saturating_add(1);
@@ -290,11 +303,14 @@ impl Ring {
         }
     }
 
-    /// Forgets everything that was written and every thread but the calling one, and leaves the pool with all its blocks free. Only in the child of
-    /// a fork, from an at-fork handler (no other thread exists yet), after every mask was set to zero. Takes no lock and allocates nothing.
+    /// Forgets everything that was written and every thread but the calling one, and leaves the
+    /// pool with all its blocks free. Only in the child of a fork, from an at-fork handler (no
+    /// other thread exists yet), after every mask was set to zero. Takes no lock and allocates
+    /// nothing.
     #[cfg(not(loom))]
     pub fn forked_child(&'static self) {
-        // Whoever held these does not exist here. An arena that was just being prepared may be half made.
+        // Whoever held these does not exist here. An arena that was just being prepared may be half
+        // made.
         let certain = self.open.try_lock().map(|open| *open);
         // SAFETY: we are the only thread.
         unsafe { self.open.force_unlock() };
@@ -338,7 +354,8 @@ impl Ring {
 
 #[cfg(not(loom))]
 impl Slot {
-    /// Leaves nothing of what was going on; for a slot whose thread does not exist here, or (`ours`) has nothing to give any more.
+    /// Leaves nothing of what was going on; for a slot whose thread does not exist here, or
+    /// (`ours`) has nothing to give any more.
     fn forget(&self, ours: bool) {
         for lane in &self.lanes {
             let inflight = lane.inflight.load(Ordering::Relaxed);

@@ -1,14 +1,19 @@
-//! What a thread has in the ring: its slot. Slots live for ever and are used again by later threads.
+//! What a thread has in the ring: its slot. Slots live for ever and are used again by later
+//! threads.
 //!
 //! Invariants:
-//! * S1: a slot belongs to one thread at a time: from being popped off the free slots until it is pushed there again (by that
-//!   thread, or by the drain when the thread left debts). Memory of slots is never freed or moved.
-//! * S2: `inflight` of a lane is odd exactly while its thread is in a section of that lane. Both the entry and the exit store release, so
-//!   that who sees any later value (acquire) sees everything that the earlier sections did.
-//! * S3: lane 0 is for the thread, lane 1 for what interrupts it in a section of lane 0. `level` counts how many of its sections a thread is in;
-//!   it is written by the thread and restored by interrupters, so it is always what the code at hand left there.
-//! * S4: who does *store, light barrier, load* in a section pairs with *store, heavy barrier, load* of quiescence and drain: of a cleared
-//!   mask (or emptied lane) and a running section, at least one is seen by the other.
+//! * S1: a slot belongs to one thread at a time: from being popped off the free slots until it is
+//!   pushed there again (by that thread, or by the drain when the thread left debts). Memory of
+//!   slots is never freed or moved.
+//! * S2: `inflight` of a lane is odd exactly while its thread is in a section of that lane. Both
+//!   the entry and the exit store release, so that who sees any later value (acquire) sees
+//!   everything that the earlier sections did.
+//! * S3: lane 0 is for the thread, lane 1 for what interrupts it in a section of lane 0. `level`
+//!   counts how many of its sections a thread is in; it is written by the thread and restored by
+//!   interrupters, so it is always what the code at hand left there.
+//! * S4: who does *store, light barrier, load* in a section pairs with *store, heavy barrier, load*
+//!   of quiescence and drain: of a cleared mask (or emptied lane) and a running section, at least
+//!   one is seen by the other.
 
 use crate::record::{LossReason, SESSIONS};
 use crate::stack::Links;
@@ -16,7 +21,8 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64, const_un
 #[cfg(not(loom))]
 use crate::{ring::Ring, sync::AtomicPtr};
 
-/// `[expr; SESSIONS]` for values that are not `Copy`, also where constants of them are impossible (loom).
+/// `[expr; SESSIONS]` for values that are not `Copy`, also where constants of them are impossible
+/// (loom).
 macro_rules! const_array {
     ($value:expr) => {{
         #[cfg(not(loom))]
@@ -39,12 +45,14 @@ pub(crate) const LANES: usize = if cfg!(loom) { 1 } else { 2 };
 pub(crate) struct Lane {
     /// Odd: in a section (S2).
     pub(crate) inflight: AtomicU32,
-    /// Index + 1 of the block that is written to; 0: none. Put in by the owner, taken out by the owner or the drain, by swaps.
+    /// Index + 1 of the block that is written to; 0: none. Put in by the owner, taken out by the
+    /// owner or the drain, by swaps.
     pub(crate) block: AtomicU32,
     /// Where the next record goes, and where the block ends.
     pub(crate) position: Private32,
     pub(crate) limit: Private32,
-    /// The tick of the last record; read by the drain to know what a section at work cannot be older than.
+    /// The tick of the last record; read by the drain to know what a section at work cannot be
+    /// older than.
     pub(crate) last_tick: AtomicU64,
     /// Number of the thread's last block.
     pub(crate) ordinal: Private64,
@@ -199,7 +207,8 @@ impl Links for Slots {
 }
 
 impl Slots {
-    /// Every slot there is: call the heavy barrier first, then a thread that is not among them has not entered a section yet.
+    /// Every slot there is: call the heavy barrier first, then a thread that is not among them has
+    /// not entered a section yet.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Slot> {
         (0..self.count()).filter_map(|index| self.try_slot(index))
     }
@@ -224,8 +233,8 @@ mod table {
     const FIRST: u32 = 64;
     const SEGMENTS: usize = 20;
 
-    /// All slots ever made, in segments: an array of slots, then an array of as many [`Losses`] (pages that nobody touches
-    /// until the first loss).
+    /// All slots ever made, in segments: an array of slots, then an array of as many [`Losses`]
+    /// (pages that nobody touches until the first loss).
     #[derive(Debug)]
     pub(crate) struct Slots {
         segments: [AtomicPtr<Slot>; SEGMENTS],
@@ -254,14 +263,16 @@ mod table {
             self.count.load(Ordering::Acquire)
         }
 
-        /// `None`: the thread that made the slot has not got its memory yet, so it is in no section.
+        /// `None`: the thread that made the slot has not got its memory yet, so it is in no
+        /// section.
         pub(crate) fn try_slot(&self, index: u32) -> Option<&Slot> {
             let (segment, position) = place(index);
             let slots = self.segments.get(segment)?.load(Ordering::Acquire);
             if slots.is_null() {
                 return None;
             }
-            // SAFETY: a segment that is published has `slots_in(segment)` slots, and `position` is below that.
+            // SAFETY: a segment that is published has `slots_in(segment)` slots, and `position` is
+            // below that.
             let slot = unsafe { slots.add(position) };
             // SAFETY: zeroed memory is a valid slot (atomics and null pointers), never freed (S1).
             Some(unsafe { &*slot })

@@ -1,13 +1,17 @@
-//! A lock-free stack of indexes, for everything that is handed over: free blocks, full blocks, free slots, slots in debt.
+//! A lock-free stack of indexes, for everything that is handed over: free blocks, full blocks, free
+//! slots, slots in debt.
 //!
-//! The head is one word: index + 1 in the low half (0: empty), a tag in the high half that changes with every change of the head. So a
-//! thread that read the head, slept, and finds the same index there again (though the stack below it has changed) is told so by the tag: no
-//! ABA within 2^32 changes. Elements hold a link word: index + 1 of the one below, and in the high half the weight of the stack up to and
-//! including themselves, so that the weight of all is known without a shared counter.
+//! The head is one word: index + 1 in the low half (0: empty), a tag in the high half that changes
+//! with every change of the head. So a thread that read the head, slept, and finds the same index
+//! there again (though the stack below it has changed) is told so by the tag: no ABA within 2^32
+//! changes. Elements hold a link word: index + 1 of the one below, and in the high half the weight
+//! of the stack up to and including themselves, so that the weight of all is known without a shared
+//! counter.
 //!
-//! Invariant K1: an index is on at most one stack, at most once; who popped it (or took all) has it alone.
-//! Orderings: the exchange that pushes releases, the load of the head that precedes a pop acquires. Every change of the head is a
-//! read-modify-write, so each continues the release sequence of all pushes below: an acquire of the head sees what every pusher did before.
+//! Invariant K1: an index is on at most one stack, at most once; who popped it (or took all) has it
+//! alone. Orderings: the exchange that pushes releases, the load of the head that precedes a pop
+//! acquires. Every change of the head is a read-modify-write, so each continues the release
+//! sequence of all pushes below: an acquire of the head sees what every pusher did before.
 
 use crate::sync::{AtomicU64, Ordering, const_unless_loom, negative};
 
@@ -86,7 +90,8 @@ impl TaggedStack {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let index = low(head).checked_sub(1)?;
-            // May be of another life of the element when somebody else popped it: then the exchange fails by the tag.
+            // May be of another life of the element when somebody else popped it: then the exchange
+            // fails by the tag.
             let below = low(links.link(index).load(Ordering::Relaxed));
             match self.head.compare_exchange_weak(
                 head,
@@ -149,7 +154,8 @@ impl TaggedStack {
     }
 }
 
-/// What [`TaggedStack::take_all`] took. A copy can go over the links again until the first index is pushed elsewhere.
+/// What [`TaggedStack::take_all`] took. A copy can go over the links again until the first index is
+/// pushed elsewhere.
 pub(crate) struct Taken<'l, L> {
     links: &'l L,
     next: u32,

@@ -1,8 +1,10 @@
-//! The facade between this crate and the machine: atomics, barriers, ticks, waiting. A loom model swaps all of it.
+//! The facade between this crate and the machine: atomics, barriers, ticks, waiting. A loom model
+//! swaps all of it.
 //!
-//! `negative!(name)` is how the models prove that they can fail: with the environment variable `NEGATIVE_CONTROL=name`, one
-//! place in the protocol is weakened, and the model of that place must then find the fault. Outside models it is a constant, `false` unless
-//! compiled with `--cfg negative_control="name"` (for the sanitizers).
+//! `negative!(name)` is how the models prove that they can fail: with the environment variable
+//! `NEGATIVE_CONTROL=name`, one place in the protocol is weakened, and the model of that place must
+//! then find the fault. Outside models it is a constant, `false` unless compiled with `--cfg
+//! negative_control="name"` (for the sanitizers).
 
 #[cfg(not(loom))]
 pub(crate) use real::*;
@@ -40,7 +42,8 @@ mod real {
     pub(crate) use eventpipe_os::barrier::{heavy, light};
     pub(crate) use eventpipe_os::clock::ticks as now;
 
-    /// How far a tick of one processor may be from another's, and a tick from the store that announced it.
+    /// How far a tick of one processor may be from another's, and a tick from the store that
+    /// announced it.
     pub(crate) fn margin_ticks() -> u64 {
         eventpipe_os::clock::ticks_per_us()
     }
@@ -54,7 +57,8 @@ mod real {
         }
     }
 
-    /// A word with one user at a time. Relaxed, so that it costs nothing and no misuse is undefined; the models check that there is one user.
+    /// A word with one user at a time. Relaxed, so that it costs nothing and no misuse is
+    /// undefined; the models check that there is one user.
     #[derive(Debug, Default)]
     pub(crate) struct Private32(AtomicU32);
 
@@ -97,8 +101,8 @@ mod model {
     pub(crate) use machine::cell;
     pub(crate) use machine::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    /// What a model runs on: loom (every interleaving and every value a weak memory may give, for small models), or, with `--cfg
-    /// shuttle` besides, shuttle (random schedules, for large ones).
+    /// What a model runs on: loom (every interleaving and every value a weak memory may give, for
+    /// small models), or, with `--cfg shuttle` besides, shuttle (random schedules, for large ones).
     mod machine {
         #[cfg(not(shuttle))]
         pub(crate) use loom::{cell, sync, thread};
@@ -137,7 +141,8 @@ mod model {
     }
 
     std::thread_local! {
-        // All threads of a model run on one thread of the machine: this clock is global to the model and costs it no state.
+        // All threads of a model run on one thread of the machine: this clock is global to the
+        // model and costs it no state.
         static NOW: Cell<u64> = const { Cell::new(1) };
     }
 
@@ -198,7 +203,8 @@ mod model {
         }
     }
 
-    // SAFETY: a model hands these from thread to thread on purpose; loom itself reports two users without an order between them.
+    // SAFETY: a model hands these from thread to thread on purpose; loom itself reports two users
+    // without an order between them.
     unsafe impl Sync for Private32 {}
     // SAFETY: as above.
     unsafe impl Sync for Private64 {}

@@ -1,7 +1,8 @@
 //! The calling thread's slot: found through the per-thread cell, given back by the exit hook.
 //!
-//! The cell is null before a thread's first event, then its slot, and [`ENDED`] once the exit hook has run: events after that (from
-//! destructors that run later, from the exit handlers of the process) take a slot each.
+//! The cell is null before a thread's first event, then its slot, and [`ENDED`] once the exit hook
+//! has run: events after that (from destructors that run later, from the exit handlers of the
+//! process) take a slot each.
 
 use crate::ring::Ring;
 use crate::slot::Slot;
@@ -12,7 +13,8 @@ use eventpipe_os::thread;
 const ENDED: *mut () = ptr::without_provenance_mut(1);
 
 impl Ring {
-    /// The calling thread's slot in this ring, if it has one. (A thread has one slot; with several rings, as in tests, it moves.)
+    /// The calling thread's slot in this ring, if it has one. (A thread has one slot; with several
+    /// rings, as in tests, it moves.)
     #[inline(always)]
     pub(crate) fn own_slot(&self) -> Option<&'static Slot> {
         let slot = slot_in(thread::cell())?;
@@ -29,7 +31,8 @@ impl Ring {
         let _ = thread::cache_ids();
     }
 
-    /// A slot for the rest of the thread's life; `None` when it has ended its life with us, or cannot be told when it ends.
+    /// A slot for the rest of the thread's life; `None` when it has ended its life with us, or
+    /// cannot be told when it ends.
     #[cold]
     pub(crate) fn attach_thread(&'static self) -> Option<&'static Slot> {
         let mut before = thread::cell();
@@ -68,14 +71,16 @@ fn slot_in(cell: *mut ()) -> Option<&'static Slot> {
     if cell.addr() <= ENDED.addr() {
         return None;
     }
-    // SAFETY: the cell holds null, `ENDED` or a slot that `attach_thread` put there, and slots live for ever (S1).
+    // SAFETY: the cell holds null, `ENDED` or a slot that `attach_thread` put there, and slots live
+    // for ever (S1).
     Some(unsafe { &*cell.cast::<Slot>() })
 }
 
 fn leave_slot(slot: &'static Slot) {
     let ring = slot.ring.load(Ordering::Relaxed);
     if !ring.is_null() {
-        // SAFETY: only `attach` stores here, and slots that get into a cell come from a ring that lives for ever.
+        // SAFETY: only `attach` stores here, and slots that get into a cell come from a ring that
+        // lives for ever.
         unsafe { &*ring }.detach(slot);
     }
 }

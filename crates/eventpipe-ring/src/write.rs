@@ -17,19 +17,21 @@ use crate::slot::{LANES, Lane, Slot};
 use crate::sync::{Ordering, light, negative, now};
 use core::sync::atomic::compiler_fence;
 
-/// A block with at least so much room is kept although an event did not fit and no other block could be had.
+/// A block with at least so much room is kept although an event did not fit and no other block
+/// could be had.
 const WORTH_KEEPING: u32 = 256;
 
 /// The drain is woken when so many threads have ended in debt.
 const MANY_DEBTS: u32 = 256;
 
 impl Ring {
-    /// Writes an event: one copy, tagged with `event.mask` as it is now; or nothing, when no session wants it; or a loss, counted for
-    /// each session that wanted it.
+    /// Writes an event: one copy, tagged with `event.mask` as it is now; or nothing, when no
+    /// session wants it; or a loss, counted for each session that wanted it.
     ///
-    /// Never blocks, locks or allocates. Calls the system only for a thread's first event (its slot and id) and to wake a drain that
-    /// sleeps. Works in signal handlers, inside itself (one level; a second level is counted as lost), after the destruction of
-    /// thread-locals, in exit handlers, and without [`start`](Self::start) (then everything is lost, and counted).
+    /// Never blocks, locks or allocates. Calls the system only for a thread's first event (its slot
+    /// and id) and to wake a drain that sleeps. Works in signal handlers, inside itself (one level;
+    /// a second level is counted as lost), after the destruction of thread-locals, in exit
+    /// handlers, and without [`start`](Self::start) (then everything is lost, and counted).
     #[cfg(not(loom))]
     #[inline(always)]
     pub fn write<P: Payload + ?Sized>(
@@ -153,8 +155,8 @@ impl Ring {
             at += layout::lost_size(owed);
         }
         let index = event.index.load(Ordering::Relaxed);
-        // SAFETY: the lane holds the block and we are in its section (I2); `make_room` left at least `need` bytes after `position`,
-        // and nothing beyond `position` is committed.
+        // SAFETY: the lane holds the block and we are in its section (I2); `make_room` left at
+        // least `need` bytes after `position`, and nothing beyond `position` is committed.
         unsafe {
             block.data.write(at, shape.size(), |out| {
                 layout::encode(out, shape, index, ticks, sessions, options, payload);
@@ -199,7 +201,8 @@ impl Ring {
             && ticks.wrapping_sub(lane.taken_ticks.get()) < self.busy_ticks.load(Ordering::Relaxed)
             && arena.free_weight() > arena.total_weight() / 2;
         let Some(block) = arena.take_free(need as usize, busy) else {
-            // What is left of the open block is of little use: the drain may have it, and give it to whoever comes first.
+            // What is left of the open block is of little use: the drain may have it, and give it
+            // to whoever comes first.
             if current != 0
                 && need as usize <= SMALL
                 && lane.limit.get() - lane.position.get() < WORTH_KEEPING
@@ -228,11 +231,13 @@ impl Ring {
         block.index + 1
     }
 
-    /// Puts `new` (index + 1, or 0) into the lane and hands what was there to the drain; in a section of the lane.
+    /// Puts `new` (index + 1, or 0) into the lane and hands what was there to the drain; in a
+    /// section of the lane.
     fn change_block(&self, lane: &Lane, new: u32) {
         // Seen (acquire) by a drain that sees the new block: the old one may be on no stack yet.
         lane.switching.store(1, Ordering::Relaxed);
-        // The drain swaps too: exactly one of both ends up with the old block (I1). Release: the header is complete.
+        // The drain swaps too: exactly one of both ends up with the old block (I1). Release: the
+        // header is complete.
         let old = if negative!("store_instead_of_swap") {
             let old = lane.block.load(Ordering::Acquire);
             lane.block.store(new, Ordering::Release);
@@ -319,10 +324,12 @@ impl Ring {
         Some(slot)
     }
 
-    /// Gives a slot back: its blocks to the drain, and itself to the next thread, or to the drain when there are losses to tell.
+    /// Gives a slot back: its blocks to the drain, and itself to the next thread, or to the drain
+    /// when there are losses to tell.
     pub(crate) fn detach(&self, slot: &Slot) {
         if slot.level.get() != 0 {
-            // The thread ends inside an event (a signal handler that never returned): the slot stays as it is, for ever.
+            // The thread ends inside an event (a signal handler that never returned): the slot
+            // stays as it is, for ever.
             return;
         }
         let section = Section::enter(slot);
@@ -337,7 +344,8 @@ impl Ring {
             slot.debtor
                 .store(slot.uid.load(Ordering::Relaxed), Ordering::Release);
         }
-        // Release: who sees that the thread has gone sees its blocks on the full stack, and its debt.
+        // Release: who sees that the thread has gone sees its blocks on the full stack, and its
+        // debt.
         slot.uid.store(0, Ordering::Release);
         if in_debt {
             self.wake.if_idle();
@@ -366,7 +374,8 @@ impl<'a> Section<'a> {
     #[inline(always)]
     fn enter(slot: &'a Slot) -> Self {
         let level = slot.level.get();
-        // What interrupts us from here on uses the next lane; what interrupted us before left everything as it was (S3).
+        // What interrupts us from here on uses the next lane; what interrupted us before left
+        // everything as it was (S3).
         slot.level.set(level + 1);
         compiler_fence(Ordering::SeqCst);
         let lane = &slot.lanes[level as usize % LANES];

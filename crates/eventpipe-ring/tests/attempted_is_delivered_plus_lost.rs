@@ -1,4 +1,5 @@
-//! The law of the buffer: per thread and session, attempted = delivered + lost, in order, whatever happens.
+//! The law of the buffer: per thread and session, attempted = delivered + lost, in order, whatever
+//! happens.
 #![cfg(not(loom))]
 
 mod common;
@@ -76,7 +77,8 @@ fn stress(pool: usize, threads: u64, events: u64, lives: u64, largest: u64) -> C
     let attempted = attempted.lock().unwrap();
     for session in [0, 2] {
         for (writer, events) in attempted.iter() {
-            // A thread of which no record came is known by its number only: it counts in the sum below.
+            // A thread of which no record came is known by its number only: it counts in the sum
+            // below.
             let total = collector.total(*writer, session);
             assert!(
                 total == *events || total == 0,
@@ -125,8 +127,9 @@ fn while_sessions_come_and_go() {
     let collector = Arc::new(Mutex::new(Collector::default()));
     let stop = Arc::new(AtomicBool::new(false));
     let key = session_key(0, 9);
-    // Which events a session wanted is not known outside; but each thread numbers its events, so between the first and the last one that
-    // a session got of a thread, every number must have been delivered or told as lost (the collector checks that).
+    // Which events a session wanted is not known outside; but each thread numbers its events, so
+    // between the first and the last one that a session got of a thread, every number must have
+    // been delivered or told as lost (the collector checks that).
     let writers_done = Arc::new(AtomicU64::new(0));
     let writers: Vec<_> = (0..3u64)
         .map(|writer| {

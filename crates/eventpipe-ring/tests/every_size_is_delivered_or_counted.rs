@@ -1,4 +1,5 @@
-//! Payloads of any size: delivered whole up to 65,536 bytes, counted with their reason above; neighbours unaffected.
+//! Payloads of any size: delivered whole up to 65,536 bytes, counted with their reason above;
+//! neighbours unaffected.
 #![cfg(not(loom))]
 
 mod common;

@@ -26,8 +26,8 @@ fn drain(ring: &'static Ring, collector: &mut Collector) {
 /// What the child does; a number that tells what went wrong.
 fn child(model: &mut Model) -> i32 {
     let (ring, key) = *RING.get().unwrap();
-    // No allocation and no panic machinery before this point: other threads of the parent may have held the allocator's lock at the fork;
-    // the C library's own is usable in a child.
+    // No allocation and no panic machinery before this point: other threads of the parent may have
+    // held the allocator's lock at the fork; the C library's own is usable in a child.
     let mut collector = Collector::default();
     drain(ring, &mut collector);
     if collector.delivered_total() + collector.lost_total() != 0 {
@@ -78,7 +78,8 @@ fn while_other_threads_write() {
             ring.write(key, own.next(20), &RecordOptions::default());
             mine += 1;
             let mut for_child = Model::new();
-            // SAFETY: the child allocates (which the C library allows), uses the ring, and leaves by `_exit`.
+            // SAFETY: the child allocates (which the C library allows), uses the ring, and leaves
+            // by `_exit`.
             let pid = unsafe { libc::fork() };
             if pid == 0 {
                 let code = child(&mut for_child);

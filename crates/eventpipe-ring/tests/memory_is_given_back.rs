@@ -1,4 +1,5 @@
-//! The pool's pages: taken at the start, given back after the last session, taken again with another size; a thread's use of it is bounded.
+//! The pool's pages: taken at the start, given back after the last session, taken again with
+//! another size; a thread's use of it is bounded.
 #![cfg(not(loom))]
 
 mod common;

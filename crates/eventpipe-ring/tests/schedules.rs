@@ -1,8 +1,9 @@
-//! The whole buffer under random schedules: writers that come and go, three sessions of which two are switched on and off, a pool of three blocks, a
-//! drain. Per thread and session, attempted = delivered + lost, in order, every gap told where it is, nothing after a session's end.
+//! The whole buffer under random schedules: writers that come and go, three sessions of which two
+//! are switched on and off, a pool of three blocks, a drain. Per thread and session, attempted =
+//! delivered + lost, in order, every gap told where it is, nothing after a session's end.
 //!
-//! Run with `RUSTFLAGS="--cfg loom --cfg shuttle" cargo test --release -p eventpipe-ring --test schedules` (`.ci/models` does). A
-//! failure prints the schedule, which `shuttle::replay` repeats.
+//! Run with `RUSTFLAGS="--cfg loom --cfg shuttle" cargo test --release -p eventpipe-ring --test
+//! schedules` (`.ci/models` does). A failure prints the schedule, which `shuttle::replay` repeats.
 #![cfg(shuttle)]
 
 use eventpipe_ring::model::ticks;

@@ -1,4 +1,5 @@
-//! Events inside events: what interrupts a writer in the middle of a record writes its own; one level deeper it is counted.
+//! Events inside events: what interrupts a writer in the middle of a record writes its own; one
+//! level deeper it is counted.
 #![cfg(not(loom))]
 
 mod common;

@@ -1,5 +1,6 @@
-//! The historic defect: a thread goes away while a session is being disabled. 10,000 threads come and go under ceaseless stops; every event
-//! is accounted for, and nothing of a thread comes after its end.
+//! The historic defect: a thread goes away while a session is being disabled. 10,000 threads come
+//! and go under ceaseless stops; every event is accounted for, and nothing of a thread comes after
+//! its end.
 #![cfg(not(loom))]
 
 mod common;

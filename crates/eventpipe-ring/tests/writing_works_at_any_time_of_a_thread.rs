@@ -1,4 +1,5 @@
-//! Before, between and after: in destructors of thread-locals, in those of pthread keys, in exit handlers.
+//! Before, between and after: in destructors of thread-locals, in those of pthread keys, in exit
+//! handlers.
 #![cfg(not(loom))]
 
 mod common;

@@ -1,20 +1,20 @@
 //! The walk along saved frame pointers.
 //!
-//! Invariant W1: every address that is read is 8-byte aligned, lies in the readable mapping of the stack that the
-//! walking thread runs on, and above the frame where the walk began. Memory there is in use by our own callers, so
-//! it stays while we look.
+//! Invariant W1: every address that is read is 8-byte aligned, lies in the readable mapping of the
+//! stack that the walking thread runs on, and above the frame where the walk began. Memory there is
+//! in use by our own callers, so it stays while we look.
 
 use eventpipe_os::thread::{StackBounds, stack_bounds};
 
 /// What a function with a frame pointer leaves at the place that it points to.
 type Frame = [usize; 2];
 
-/// Writes the return addresses on the calling thread's stack into `frames`, innermost first, beginning with the
-/// one in the caller of `walk`; how many there were. When all of `frames` was filled there may be more: pass one
-/// place more than you keep to know whether the stack was cut.
+/// Writes the return addresses on the calling thread's stack into `frames`, innermost first,
+/// beginning with the one in the caller of `walk`; how many there were. When all of `frames` was
+/// filled there may be more: pass one place more than you keep to know whether the stack was cut.
 ///
-/// About 1–2 ns a frame, and some microseconds the first time on a thread. Allocates nothing; async-signal-safe.
-/// Empty on processors other than x86-64 and AArch64.
+/// About 1–2 ns a frame, and some microseconds the first time on a thread. Allocates nothing;
+/// async-signal-safe. Empty on processors other than x86-64 and AArch64.
 #[inline(never)]
 pub fn walk(frames: &mut [usize]) -> usize {
     let frame = own_frame();
@@ -57,7 +57,8 @@ fn follow(mut frame: *const Frame, bounds: StackBounds, frames: &mut [usize]) ->
         if address < lowest || address > highest || !address.is_multiple_of(align_of::<Frame>()) {
             break;
         }
-        // SAFETY: W1: aligned and inside the mapping. Volatile, as the compiler knows nothing of this memory.
+        // SAFETY: W1: aligned and inside the mapping. Volatile, as the compiler knows nothing of
+        // this memory.
         let [caller, return_address] = unsafe { frame.read_volatile() };
         if return_address == 0 {
             break;

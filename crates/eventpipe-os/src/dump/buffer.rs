@@ -1,4 +1,5 @@
-//! A list that grows in memory of its own: the copy of a process must not touch the heap, whose locks may be held.
+//! A list that grows in memory of its own: the copy of a process must not touch the heap, whose
+//! locks may be held.
 
 use core::ptr::NonNull;
 
@@ -23,7 +24,8 @@ impl<T: Copy> Buffer<T> {
     }
 
     pub(super) fn as_slice(&self) -> &[T] {
-        // SAFETY: `length` elements have been written, and the memory is ours; dangling with length 0 is an empty slice.
+        // SAFETY: `length` elements have been written, and the memory is ours; dangling with length
+        // 0 is an empty slice.
         unsafe { core::slice::from_raw_parts(self.base.as_ptr(), self.length) }
     }
 
@@ -38,7 +40,8 @@ impl<T: Copy> Buffer<T> {
         }
         // SAFETY: `length` is below `capacity`, so the place is inside the memory.
         let place = unsafe { self.base.as_ptr().add(self.length) };
-        // SAFETY: the place is ours, aligned (mappings begin at pages), and holds nothing that would need a drop.
+        // SAFETY: the place is ours, aligned (mappings begin at pages), and holds nothing that
+        // would need a drop.
         unsafe { place.write(element) };
         self.length += 1;
         Ok(())
@@ -61,7 +64,8 @@ impl<T: Copy> Buffer<T> {
             unsafe { mmap_anonymous(core::ptr::null_mut(), new, protection, MapFlags::PRIVATE) }
         } else {
             let pages = old.next_multiple_of(4096);
-            // SAFETY: the whole mapping that an earlier call made; no reference to it is alive, since `self` is borrowed alone.
+            // SAFETY: the whole mapping that an earlier call made; no reference to it is alive,
+            // since `self` is borrowed alone.
             unsafe { mremap(self.base.as_ptr().cast(), pages, new, MremapFlags::MAYMOVE) }
         };
         let base = base.map_err(|errno| Error::new("mmap", errno.raw_os_error()))?;

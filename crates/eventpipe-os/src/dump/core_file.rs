@@ -1,4 +1,5 @@
-//! The notes and headers of an ELF core file (elf(5), the kernel's `fs/binfmt_elf.c` for the order of the notes).
+//! The notes and headers of an ELF core file (elf(5), the kernel's `fs/binfmt_elf.c` for the order
+//! of the notes).
 
 use super::buffer::Buffer;
 use super::maps::{Mapping, PAGE};
@@ -52,8 +53,8 @@ fn pad(out: &mut Buffer<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// The notes of one thread; its stack pointer. The `struct elf_prstatus`: signals (32 bytes, none), four ids, four times, the
-/// general registers, whether there are those of floating point.
+/// The notes of one thread; its stack pointer. The `struct elf_prstatus`: signals (32 bytes, none),
+/// four ids, four times, the general registers, whether there are those of floating point.
 pub(super) fn thread(
     out: &mut Buffer<u8>,
     thread: Thread,
@@ -135,7 +136,8 @@ pub(super) fn process(
     )
 }
 
-/// The header and the program headers: the notes first, then each mapping. Where the memory begins in the file, and its end.
+/// The header and the program headers: the notes first, then each mapping. Where the memory begins
+/// in the file, and its end.
 pub(super) fn headers(
     out: &mut Buffer<u8>,
     notes: usize,

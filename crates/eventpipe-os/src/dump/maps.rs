@@ -126,7 +126,8 @@ pub(super) fn choose(
     }
 }
 
-/// Whether a private mapping of a file has pages that are no longer the file's (`/proc/PID/pagemap`).
+/// Whether a private mapping of a file has pages that are no longer the file's
+/// (`/proc/PID/pagemap`).
 fn is_changed(mapping: &Mapping, page_map: &OwnedFd) -> bool {
     const PRESENT_OR_SWAPPED: u64 = 3 << 62;
     const OF_FILE: u64 = 1 << 61;

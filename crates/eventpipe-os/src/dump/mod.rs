@@ -1,11 +1,13 @@
 //! A core file of this process, written while it stands still, by a process of its own.
 //!
-//! A copy of the process is made that runs nothing but [`writer`]: no locks, no memory of the heap, no exit hooks, only
-//! system calls. So a program whose heap or locks are broken can still be dumped. The copy stops all threads of the
-//! original by `ptrace`, writes their registers and the memory, and lets them go. If the copy dies, the kernel lets them go.
-//! The original allows the copy to do so (`PR_SET_PTRACER`), which matters where Yama limits `ptrace`.
+//! A copy of the process is made that runs nothing but [`writer`]: no locks, no memory of the heap,
+//! no exit hooks, only system calls. So a program whose heap or locks are broken can still be
+//! dumped. The copy stops all threads of the original by `ptrace`, writes their registers and the
+//! memory, and lets them go. If the copy dies, the kernel lets them go. The original allows the
+//! copy to do so (`PR_SET_PTRACER`), which matters where Yama limits `ptrace`.
 //!
-//! The file has another name until it is complete. Nobody but the owner may read it. Zero pages are holes in it.
+//! The file has another name until it is complete. Nobody but the owner may read it. Zero pages are
+//! holes in it.
 
 mod buffer;
 mod core_file;
@@ -24,7 +26,8 @@ use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::{Error, process};
 
-/// How much memory a core file holds. Registers and names of all threads and the list of modules are always there.
+/// How much memory a core file holds. Registers and names of all threads and the list of modules
+/// are always there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Stacks, the variables of modules, and anonymous memory in pieces of up to 256 KiB.
@@ -39,12 +42,12 @@ fn error(call: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::new(call, errno.raw_os_error())
 }
 
-/// Writes a core file of this process, with mode 0600, in place of what has that name. The process stands still meanwhile. Not
-/// for two threads at once.
+/// Writes a core file of this process, with mode 0600, in place of what has that name. The process
+/// stands still meanwhile. Not for two threads at once.
 ///
 /// # Errors
-/// Which call failed: `open`, `fork`, `ptrace` (refused by the system: a process that is not dumpable, or a container's
-/// filter), `read`, `write`, `rename`; the reason is in the number.
+/// Which call failed: `open`, `fork`, `ptrace` (refused by the system: a process that is not
+/// dumpable, or a container's filter), `read`, `write`, `rename`; the reason is in the number.
 pub fn write_core(path: &[u8], content: Content) -> Result<(), Error> {
     let invalid = |_| Error::new("open", libc::EINVAL);
     let mut unfinished = Vec::from(path);
@@ -69,9 +72,10 @@ fn write_into(file: &OwnedFd, content: Content) -> Result<(), Error> {
         pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK).map_err(error("pipe"))?;
     let target = process::pid();
     let signals = block_signals();
-    // SAFETY: a copy of the process with this thread only, without the C library's fork handlers. It runs `writer::run`, which
-    // makes system calls only, takes no lock, touches no heap, and never returns. The exit signal 0 keeps it from handlers of
-    // SIGCHLD and from calls of `wait` elsewhere in the program.
+    // SAFETY: a copy of the process with this thread only, without the C library's fork handlers.
+    // It runs `writer::run`, which makes system calls only, takes no lock, touches no heap, and
+    // never returns. The exit signal 0 keeps it from handlers of SIGCHLD and from calls of `wait`
+    // elsewhere in the program.
     let copy = unsafe { libc::syscall(libc::SYS_clone, 0, 0, 0, 0, 0) };
     if copy == 0 {
         drop(may_begin);

@@ -29,7 +29,8 @@ fn ptrace(
     address: usize,
     data: *mut c_void,
 ) -> Result<(), Error> {
-    // SAFETY: the callers pass for `data` a number, or a structure of the kind that the request writes to.
+    // SAFETY: the callers pass for `data` a number, or a structure of the kind that the request
+    // writes to.
     let result = unsafe { libc::ptrace(request as _, thread, address as *mut c_void, data) };
     match result {
         -1 => Err(Error::new("ptrace", super::last_error())),
@@ -37,7 +38,8 @@ fn ptrace(
     }
 }
 
-/// Stops all threads of the process, also those that are started meanwhile. The first of them comes first.
+/// Stops all threads of the process, also those that are started meanwhile. The first of them comes
+/// first.
 pub(super) fn stop_all(target: u32, threads: &mut Buffer<Thread>) -> Result<(), Error> {
     let mut path = TextBuffer::<64>::new();
     path.push(b"/proc/");

@@ -1,4 +1,5 @@
-//! What the copy of the process does: system calls and memory of its own only, see the module above.
+//! What the copy of the process does: system calls and memory of its own only, see the module
+//! above.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{CWD, Mode, OFlags, ftruncate, openat};

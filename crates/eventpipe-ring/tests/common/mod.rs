@@ -1,4 +1,5 @@
-//! What the stress tests share: a sink that checks everything it is told, and payloads that tell who wrote them.
+//! What the stress tests share: a sink that checks everything it is told, and payloads that tell
+//! who wrote them.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use eventpipe_ring::{EventKey, LossReason, Record, Ring, Sink, ThreadInfo};
@@ -17,7 +18,8 @@ pub(crate) fn session_key(mask: u64, index: u32) -> &'static EventKey {
     key
 }
 
-/// A number of repetitions, or a part of it under a sanitizer or emulator (`EVENTPIPE_STRESS_DIVISOR`).
+/// A number of repetitions, or a part of it under a sanitizer or emulator
+/// (`EVENTPIPE_STRESS_DIVISOR`).
 pub(crate) fn repetitions(count: u64) -> u64 {
     let divisor = std::env::var("EVENTPIPE_STRESS_DIVISOR")
         .ok()
@@ -44,7 +46,8 @@ impl Rng {
 
 static WRITERS: AtomicU64 = AtomicU64::new(1);
 
-/// The payloads of one writer: number of the writer, number of the event, length, then bytes that follow from these.
+/// The payloads of one writer: number of the writer, number of the event, length, then bytes that
+/// follow from these.
 #[derive(Debug)]
 pub(crate) struct Model {
     writer: u64,
@@ -122,7 +125,8 @@ impl Collector {
     pub(crate) fn lost_by_reason(&self, reason: LossReason) -> u64 {
         self.lost.get(&(reason as u32)).copied().unwrap_or(0)
     }
-    /// Delivered + lost of a writer (by its payloads) and session. Threads that only lost are not known by their payloads: see `anonymous`.
+    /// Delivered + lost of a writer (by its payloads) and session. Threads that only lost are not
+    /// known by their payloads: see `anonymous`.
     pub(crate) fn total(&self, writer: u64, session: u32) -> u64 {
         self.threads
             .values()

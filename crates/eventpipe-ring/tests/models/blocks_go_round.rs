@@ -18,7 +18,8 @@ fn a_block_is_used_again_after_it_was_read() {
                 checker
             })
         };
-        // Hands the block over and finds no other; then finds the same one, if the drain has read it meanwhile.
+        // Hands the block over and finds no other; then finds the same one, if the drain has read
+        // it meanwhile.
         thread.write(&key, &large(1));
         thread.write(&key, &small(2));
         let mut checker = drain.join().unwrap();

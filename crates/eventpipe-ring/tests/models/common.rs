@@ -13,7 +13,8 @@ pub(crate) fn check(preemptions: usize, model: impl Fn() + Send + Sync + 'static
     builder.check(model);
 }
 
-/// Runs the named test of this program again with the protocol weakened; it must fail, and by a finding of the model.
+/// Runs the named test of this program again with the protocol weakened; it must fail, and by a
+/// finding of the model.
 pub(crate) fn must_fail(control: &str, test: &str) {
     if std::env::var_os("NEGATIVE_CONTROL").is_some() {
         return;
@@ -70,8 +71,8 @@ pub(crate) struct PerThread {
     pub(crate) ended: bool,
 }
 
-/// Checks that each thread's events come in order, none twice, every gap told where it is; that what was marked sorted was so; that nothing comes
-/// after the boundary passed it.
+/// Checks that each thread's events come in order, none twice, every gap told where it is; that
+/// what was marked sorted was so; that nothing comes after the boundary passed it.
 #[derive(Debug, Default)]
 pub(crate) struct Checker {
     pub(crate) threads: BTreeMap<u64, PerThread>,
@@ -144,7 +145,8 @@ impl Sink for Checker {
     }
 }
 
-/// Rounds until everything up to now has been given: an event in the making, if only for others, may hold a round back.
+/// Rounds until everything up to now has been given: an event in the making, if only for others,
+/// may hold a round back.
 pub(crate) fn drain_to_now(ring: &Ring, checker: &mut Checker) {
     let now = ticks();
     let mut drain = ring.drain().unwrap();

@@ -1,4 +1,5 @@
-//! A thread gets its slot while a session begins and ends: it is either seen by quiescence, or sees the cleared bit.
+//! A thread gets its slot while a session begins and ends: it is either seen by quiescence, or sees
+//! the cleared bit.
 
 use crate::common::{Checker, check, drain_all, drain_to_now, key, must_fail, ring, small};
 use loom::sync::Arc;

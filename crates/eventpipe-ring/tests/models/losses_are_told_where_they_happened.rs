@@ -1,4 +1,5 @@
-//! A writer loses events while the drain works: each gap is told once, between the records around it; a thread that ends in debt is settled.
+//! A writer loses events while the drain works: each gap is told once, between the records around
+//! it; a thread that ends in debt is settled.
 
 use crate::common::{Checker, check, check_blocks, drain_all, key, large, must_fail, ring, small};
 use loom::thread;
@@ -6,7 +7,8 @@ use loom::thread;
 #[test]
 fn a_gap_is_told_between_its_records() {
     check(3, || {
-        // One block, and one record to a block: the second event is lost unless the drain was quick.
+        // One block, and one record to a block: the second event is lost unless the drain was
+        // quick.
         let (ring, key) = (ring(1, 1), key());
         let thread = ring.thread();
         thread.write(&key, &large(0));
@@ -15,7 +17,8 @@ fn a_gap_is_told_between_its_records() {
         let drain = {
             let ring = ring.clone();
             thread::spawn(move || {
-                // Gives the first, frees the block; the loss may be told by this round, a later one, or a lost record.
+                // Gives the first, frees the block; the loss may be told by this round, a later
+                // one, or a lost record.
                 ring.drain().unwrap().round(&mut checker);
                 checker
             })

@@ -1,7 +1,9 @@
-//! The hand-shakes of the buffer, every interleaving of them (within a bound on preemptions), under loom; and for each the proof that
-//! its model can fail: the protocol weakened in one place must be rejected.
+//! The hand-shakes of the buffer, every interleaving of them (within a bound on preemptions), under
+//! loom; and for each the proof that its model can fail: the protocol weakened in one place must be
+//! rejected.
 //!
-//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p eventpipe-ring --test models` (`.ci/models` does).
+//! Run with `RUSTFLAGS="--cfg loom" cargo test --release -p eventpipe-ring --test models`
+//! (`.ci/models` does).
 #![cfg(all(loom, not(shuttle)))]
 
 mod common;

@@ -1,4 +1,5 @@
-//! A session ends: bit cleared, quiescence, a round. Nothing of it comes later, and nothing of it is missing.
+//! A session ends: bit cleared, quiescence, a round. Nothing of it comes later, and nothing of it
+//! is missing.
 
 use crate::common::{Checker, check, drain_all, drain_to_now, key, must_fail, ring, small};
 use loom::sync::atomic::Ordering;

@@ -1,4 +1,5 @@
-//! A drain that goes to sleep and a writer that writes at this moment: either the drain sees the event, or the writer the sleeper.
+//! A drain that goes to sleep and a writer that writes at this moment: either the drain sees the
+//! event, or the writer the sleeper.
 
 use crate::common::{Checker, check, drain_all, key, must_fail, ring, small};
 use loom::thread;

@@ -1,4 +1,5 @@
-//! A thread ends while the drain works and while its session is stopped: its events come, then its end, then nothing.
+//! A thread ends while the drain works and while its session is stopped: its events come, then its
+//! end, then nothing.
 
 use crate::common::{
     Checker, check, check_blocks, drain_all, drain_to_now, key, must_fail, ring, small,
