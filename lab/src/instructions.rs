@@ -1,6 +1,6 @@
 //! `lab instructions`: one path of the engine a known number of times, for callgrind to count.
 //!
-//! Only what runs inside [`measured`] is counted (`--toggle-collect`), on the thread that runs it, so the drain and the start of the
+//! Only what runs inside `measured` is counted (`--toggle-collect`), on the thread that runs it, so the drain and the start of the
 //! program do not disturb. Instructions per event are the same in every run to a fraction of one; nanoseconds are not. `.ci/instructions` compares
 //! them with lab/instructions.txt.
 

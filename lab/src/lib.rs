@@ -2,7 +2,7 @@
 //!
 //! * [`Engine`] is an engine with a stress program; [`stress::run_once`] runs and accounts for it once.
 //! * [`target`] is the stress program on this project's engine, [`emit`] one with every type of argument.
-//! * [`bench`] measures what an event costs its writer.
+//! * [`mod@bench`] measures what an event costs its writer.
 //! * [`account::Account`] says of each thread in a trace what was delivered and lost.
 //! * [`compare`] runs a matrix on all engines and writes the document; [`size`] measures code size.
 //! * [`process`] asks the kernel what a program cost.

@@ -99,7 +99,7 @@ pub(crate) struct Collect {
     #[arg(long, requires = "process_id", conflicts_with_all = ["name", "all", "diagnostic_port"])]
     pub(crate) tree: bool,
 
-    /// Providers to enable: Name[:KeywordsHex[:Level[:Arguments]]], comma separated.
+    /// Providers to enable, comma separated; the grammar stands below.
     #[arg(long, value_name = "LIST")]
     pub(crate) providers: Vec<String>,
 

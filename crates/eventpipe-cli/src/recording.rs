@@ -251,7 +251,7 @@ pub(crate) fn end_of(error: Error) -> StreamEnd {
 }
 
 /// Brings a cut-off recording to its last complete block and ends it properly. Only for regular
-/// files; the length comes from [`complete_length`].
+/// files; the length comes from [`nettrace::Reader::complete_length`].
 ///
 /// # Errors
 /// If the file cannot be changed; it stays readable up to its last complete block then.

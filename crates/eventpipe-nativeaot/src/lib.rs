@@ -22,6 +22,10 @@
 
 #![no_std]
 #![allow(
+    rustdoc::private_intra_doc_links,
+    reason = "a static library: whoever reads this reads the source"
+)]
+#![allow(
     unsafe_code,
     reason = "this crate is the border to C and C++ code: every argument comes from there"
 )]
