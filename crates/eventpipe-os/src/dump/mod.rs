@@ -1,6 +1,6 @@
 //! A core file of this process, written while it stands still, by a process of its own.
 //!
-//! A copy of the process is made that runs nothing but [`writer`]: no locks, no memory of the heap,
+//! A copy of the process is made that runs nothing but the module `writer`: no locks, no memory of the heap,
 //! no exit hooks, only system calls. So a program whose heap or locks are broken can still be
 //! dumped. The copy stops all threads of the original by `ptrace`, writes their registers and the
 //! memory, and lets them go. If the copy dies, the kernel lets them go. The original allows the
