@@ -9,7 +9,7 @@ use nettrace::Guid;
 use crate::activity;
 use crate::argument::{Arguments, Encoded};
 use crate::definition::Definition;
-use crate::engine::ENGINE;
+use crate::engine::RING;
 use crate::provider::Provider;
 
 /// The mask of an event whose provider has not been registered: all ones, so that the one test on the fast path finds it
@@ -186,9 +186,9 @@ impl Event {
             let depth = eventpipe_sampler::walk(&mut frames);
             let frames = frames.get(1..depth).unwrap_or_default();
             let record = RecordOptions { frames, ..record };
-            ENGINE.ring.write(&self.key, payload, &record);
+            RING.write(&self.key, payload, &record);
         } else {
-            ENGINE.ring.write(&self.key, payload, &record);
+            RING.write(&self.key, payload, &record);
         }
     }
 }
