@@ -64,21 +64,20 @@ fn neither_memory_nor_doubt() {
         });
         let mut before = 0;
         for batch in 0..threads / 100 {
-            std::thread::scope(|inner| {
-                for number in 0..100 {
-                    std::thread::Builder::new()
-                        .stack_size(64 << 10)
-                        .spawn_scoped(inner, move || {
-                            let large = [0u8; 70];
-                            if number % 2 == 0 {
-                                ring.write(key, &large, &RecordOptions::default());
-                            } else {
-                                ring.write(key, &TooLarge, &RecordOptions::default());
-                            }
-                        })
-                        .unwrap();
-                }
-            });
+            let spawn = |number: u64| {
+                let thread = std::thread::Builder::new().stack_size(64 << 10);
+                let run = move || {
+                    if number.is_multiple_of(2) {
+                        ring.write(key, &[0u8; 70], &RecordOptions::default());
+                    } else {
+                        ring.write(key, &TooLarge, &RecordOptions::default());
+                    }
+                };
+                thread.spawn(run).unwrap()
+            };
+            // Joined, so that each has run its exit hook and not only its closure.
+            let alive: Vec<_> = (0..100).map(spawn).collect();
+            alive.into_iter().for_each(|thread| thread.join().unwrap());
             if batch == threads / 1000 {
                 before = resident();
             }

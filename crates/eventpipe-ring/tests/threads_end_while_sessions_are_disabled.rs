@@ -20,19 +20,20 @@ fn ten_thousand_times() {
     let mut collector = Collector::default();
     collector.exact = 1;
     let mut stops = 0u64;
+    let (attempted, running) = (&attempted, &running);
     std::thread::scope(|scope| {
         for _ in 0..4 {
-            scope.spawn(|| {
+            scope.spawn(move || {
                 for _ in 0..threads / 4 {
-                    std::thread::scope(|inner| {
-                        inner.spawn(|| {
-                            let mut model = Model::new();
-                            for _ in 0..3 {
-                                ring.write(key, model.next(8), &RecordOptions::default());
-                            }
-                            attempted.fetch_add(3, Ordering::Relaxed);
-                        });
+                    // Joined, so that the thread has run its exit hook and not only its closure.
+                    let thread = std::thread::Builder::new().spawn_scoped(scope, || {
+                        let mut model = Model::new();
+                        for _ in 0..3 {
+                            ring.write(key, model.next(8), &RecordOptions::default());
+                        }
+                        attempted.fetch_add(3, Ordering::Relaxed);
                     });
+                    thread.unwrap().join().unwrap();
                 }
                 running.fetch_sub(1, Ordering::Release);
             });
