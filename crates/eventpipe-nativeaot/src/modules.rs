@@ -44,7 +44,7 @@ static PROGRAM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 extern "C" fn module_load(module: *mut c_void) {
     PROGRAM.store(module, Ordering::Release);
     if let Some(event) = enabled(Native::ModuleLoadV3) {
-        describe(module, |pieces| write_pieces(event, pieces));
+        describe(module, &mut |pieces| write_pieces(event, pieces));
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
     }
     if let Some(event) = native_event(Native::ModuleDCEndV3) {
         let module = PROGRAM.load(Ordering::Acquire);
-        describe(module, |pieces| rundown.write(event, pieces));
+        describe(module, &mut |pieces| rundown.write(event, pieces));
     }
     if let Some(event) = native_event(Native::DCEndCompleteV1) {
         rundown.write(event, &[&clr]);
@@ -64,7 +64,7 @@ pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
 }
 
 /// The payload of the events that describe a module.
-fn describe(module: *mut c_void, write: impl FnOnce(&[&[u8]])) {
+fn describe(module: *mut c_void, write: &mut dyn FnMut(&[&[u8]])) {
     let path = utf16(&file_name(module));
     let mut signature = Guid::ZERO;
     let mut age = 0;
@@ -135,11 +135,12 @@ fn file_name(module: *mut c_void) -> String {
 
 /// The text in UTF-16 with its closing zero, cut to what readers expect of a path.
 fn utf16(text: &str) -> Vec<u8> {
-    text.encode_utf16()
-        .take(PATH_UNITS - 1)
-        .chain([0])
-        .flat_map(u16::to_le_bytes)
-        .collect()
+    let mut bytes = Vec::new();
+    for unit in text.encode_utf16().take(PATH_UNITS - 1) {
+        bytes.extend_from_slice(&unit.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[0, 0]);
+    bytes
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {

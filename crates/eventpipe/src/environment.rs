@@ -131,7 +131,7 @@ pub(crate) fn start_session() {
     };
     let path = setting("EventPipeOutputPath").filter(|path| !path.is_empty());
     let path = path.unwrap_or_else(|| String::from("trace.nettrace"));
-    let path = path.replace("{pid}", &message::decimal(u64::from(process::pid())));
+    let path = with_pid(&path);
     if let Err(error) = request.start_file(&path) {
         let number = message::decimal(u64::from(error.number().unsigned_abs()));
         message::warn(&[
@@ -144,4 +144,23 @@ pub(crate) fn start_session() {
             ")",
         ]);
     }
+}
+
+/// The path with `{pid}` replaced. Not by the searching functions for strings, which are the only use of half a kilobyte.
+fn with_pid(path: &str) -> String {
+    const PLACE: &[u8] = b"{pid}";
+    let mut replaced = String::new();
+    let mut rest = path;
+    while let Some(at) = rest
+        .as_bytes()
+        .windows(PLACE.len())
+        .position(|window| window == PLACE)
+    {
+        let (before, place) = rest.split_at(at);
+        replaced.push_str(before);
+        replaced.push_str(&message::decimal(u64::from(process::pid())));
+        rest = place.get(PLACE.len()..).unwrap_or_default();
+    }
+    replaced.push_str(rest);
+    replaced
 }

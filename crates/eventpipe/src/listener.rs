@@ -58,7 +58,7 @@ pub struct Listener {
 /// What drain and reader share.
 #[derive(Debug)]
 struct Feed {
-    events: Mutex<VecDeque<HeardEvent>>,
+    events: Mutex<VecDeque<Box<HeardEvent>>>,
     /// Bytes of the events that wait, and how many may.
     used: AtomicUsize,
     limit: usize,
@@ -110,7 +110,7 @@ impl Listener {
     pub fn next(&self) -> Option<HeardEvent> {
         let heard = self.feed.events.lock().pop_front()?;
         self.feed.used.fetch_sub(size(&heard), Ordering::Relaxed);
-        Some(heard)
+        Some(*heard)
     }
 
     /// Waits for events or [`signal`](Self::signal), at most so many nanoseconds; false when the time is over.
@@ -150,7 +150,7 @@ pub(crate) struct Ear {
     session: Arc<SessionState>,
     feed: Arc<Feed>,
     /// With the order of arrival.
-    batch: Vec<(u64, HeardEvent)>,
+    batch: Vec<(u64, Box<HeardEvent>)>,
     delivered: u64,
     lost: u64,
 }
@@ -170,14 +170,14 @@ impl Ear {
             return;
         }
         self.feed.used.fetch_add(size, Ordering::Relaxed);
-        let heard = HeardEvent {
+        let heard = Box::new(HeardEvent {
             event,
             timestamp_ns: time_ns,
             thread_id: record.event_thread.unwrap_or(thread.os_thread_id),
             activity_id: record.activity.map_or(Guid::ZERO, |id| Guid(*id)),
             related_activity_id: record.related.map_or(Guid::ZERO, |id| Guid(*id)),
             payload: Box::from(record.payload),
-        };
+        });
         self.batch.push((self.delivered, heard));
         self.delivered += 1;
     }

@@ -146,14 +146,16 @@ pub(crate) fn random_guid() -> [u8; 16] {
 }
 
 fn command_line() -> String {
+    let mut line = text(&process::command_line());
     let mut units = 0;
-    text(&process::command_line())
-        .chars()
-        .take_while(|character| {
-            units += character.len_utf16();
-            units <= LONGEST_COMMAND_LINE
-        })
-        .collect()
+    let cut = line.char_indices().find_map(|(at, character)| {
+        units += character.len_utf16();
+        (units > LONGEST_COMMAND_LINE).then_some(at)
+    });
+    if let Some(at) = cut {
+        line.truncate(at);
+    }
+    line
 }
 
 /// Texts of the system as strings without zeros, which the formats cannot hold.

@@ -203,13 +203,16 @@ impl SessionRequest {
 }
 
 /// Starts a session whose output waits for [`Session::begin`].
-pub(crate) fn start(request: SessionRequest, output: Output) -> Result<Session, SessionError> {
+pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Session, SessionError> {
     if request.providers.is_empty() {
         return Err(SessionError::NoProviders);
     }
     drain::start()?;
     let hold = request.hold_until_stop;
-    let (bit, id) = control::reserve(Filter::new(request.providers.clone()), request.stacks)?;
+    let (bit, id) = control::reserve(
+        Filter::new(core::mem::take(&mut request.providers)),
+        request.stacks,
+    )?;
     let built = drain::take_pool().and_then(|()| build(request, output, bit, id));
     match built {
         Ok((state, encoder)) => {
@@ -225,12 +228,12 @@ pub(crate) fn start(request: SessionRequest, output: Output) -> Result<Session, 
 }
 
 /// Starts a session that the program reads itself.
-pub(crate) fn start_listener(request: SessionRequest) -> Result<Listener, SessionError> {
+pub(crate) fn start_listener(mut request: SessionRequest) -> Result<Listener, SessionError> {
     if request.providers.is_empty() {
         return Err(SessionError::NoProviders);
     }
     drain::start()?;
-    let (bit, id) = control::reserve(Filter::new(request.providers.clone()), false)?;
+    let (bit, id) = control::reserve(Filter::new(core::mem::take(&mut request.providers)), false)?;
     let limit = buffer_bytes(&request);
     let built = drain::take_pool().and_then(|()| SessionState::new(id, limit));
     match built {
