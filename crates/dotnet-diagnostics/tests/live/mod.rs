@@ -29,6 +29,8 @@ pub(crate) fn command(peers: &Peers, runtime: Runtime) -> Command {
             "500",
             "--kind",
             "sequenced",
+            "--rate",
+            "1000",
             "--wait",
         ]);
     } else {
@@ -103,8 +105,9 @@ impl Target {
 
     /// Lets the program do its work.
     pub(crate) fn go(&mut self) {
-        if self.runtime == Runtime::Net11 {
-            // It answers before its providers are on (shared/peers/README.md).
+        // .NET 11 answers before its providers are on (shared/peers/README.md), and the `stress` program of 3.1 can be
+        // through with its work, and gone, before that old engine's stream has begun.
+        if matches!(self.runtime, Runtime::Net3 | Runtime::Net11) {
             std::thread::sleep(std::time::Duration::from_millis(500));
         }
         let input = self.input.as_mut().expect("its input");
