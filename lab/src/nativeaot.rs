@@ -6,6 +6,7 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -159,6 +160,11 @@ pub fn link(
 /// # Errors
 /// It does not build, or binutils are missing.
 pub fn library() -> Result<PathBuf> {
+    // One at a time: tests of one program ask for it at once.
+    static BUILDING: Mutex<()> = Mutex::new(());
+    let _building = BUILDING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     let built = size::native_library()?;
     let library = built.with_file_name("libeventpipe-nativeaot.a");
     let partial = built.with_file_name(format!("libeventpipe-nativeaot-{}.a", std::process::id()));

@@ -31,6 +31,11 @@ macro_rules! native_events {
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Native { $($name),* }
 
+        #[allow(dead_code, reason = "for the test that compares the table with the runtime's")]
+        impl Native {
+            pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
+        }
+
         pub(crate) const NATIVE_EVENTS: [NativeEvent; [$(stringify!($name)),*].len()] = [$(NativeEvent {
             keywords: $keywords,
             source: Source::$source,
