@@ -1,0 +1,124 @@
+//! Promise: the example in C compiles without warnings, as C and as C++, and what it writes is in its trace; what is wrong with arguments
+//! is a status, not a crash.
+
+use std::ffi::c_char;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use eventpipe_ffi::Status;
+
+// The library's own functions, as Rust sees them: this keeps the library linked.
+use eventpipe_ffi as _;
+
+fn crate_folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The static library that cargo made beside this test.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().expect("this program's file");
+    let folder = test.parent().expect("deps");
+    let candidates = [folder, folder.parent().expect("profile")];
+    candidates
+        .iter()
+        .flat_map(|folder| std::fs::read_dir(folder).expect("a folder"))
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("libeventpipe_ffi") && name.ends_with(".a")
+        })
+        .max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
+        .expect("the static library")
+}
+
+#[test]
+fn the_example_in_c() {
+    let folder = std::env::temp_dir().join(format!("eventpipe-ffi-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let program = folder.join("requests");
+    let compiled = Command::new("cc")
+        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])
+        .arg(crate_folder().join("include"))
+        .arg(crate_folder().join("examples/requests.c"))
+        .arg(library())
+        .args(["-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&program)
+        .output()
+        .expect("a C compiler");
+    assert!(
+        compiled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&compiled.stderr)
+    );
+    let trace = folder.join("requests.nettrace");
+    let status = Command::new(&program).arg(&trace).arg("1000").status();
+    assert!(status.expect("starts").success());
+    let bytes = std::fs::read(&trace).expect("a trace");
+    let mut reader = nettrace::Reader::new(bytes.as_slice()).expect("a trace");
+    let mut seen = 0_u64;
+    while let Some(event) = reader.next_event().expect("readable") {
+        if event.metadata().provider != "Demo-Requests-C" {
+            continue;
+        }
+        assert_eq!(event.metadata().name, "RequestStart");
+        assert_eq!(event.metadata().fields.len(), 2);
+        let mut expected = seen.to_le_bytes().to_vec();
+        expected.extend("/café\0".encode_utf16().flat_map(u16::to_le_bytes));
+        assert_eq!(event.payload(), expected);
+        seen += 1;
+    }
+    assert_eq!(seen, 1000);
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+#[test]
+fn the_header_is_c_plus_plus_too() {
+    let status = Command::new("cc")
+        .args([
+            "-x",
+            "c++",
+            "-std=c++11",
+            "-fsyntax-only",
+            "-Wall",
+            "-Werror",
+        ])
+        .arg(crate_folder().join("include/eventpipe.h"))
+        .output()
+        .expect("a compiler");
+    let message = String::from_utf8_lossy(&status.stderr);
+    // A system with a C compiler alone has no C++ front end to ask.
+    assert!(
+        status.status.success() || message.contains("cc1plus"),
+        "{message}"
+    );
+}
+
+#[test]
+fn wrong_arguments_are_answered() {
+    unsafe extern "C" {
+        fn eventpipe_session_start_file(
+            path: *const c_char,
+            providers: *const c_char,
+            buffer_mb: u32,
+            session: *mut u64,
+        ) -> Status;
+        safe fn eventpipe_session_stop(session: u64) -> Status;
+    }
+    let mut id = 0;
+    let mut start = |path: *const c_char, providers: *const c_char| {
+        // SAFETY: null or literals closed by zeros, and a place for the answer.
+        unsafe { eventpipe_session_start_file(path, providers, 1, &mut id) }
+    };
+    let null = std::ptr::null();
+    assert_eq!(start(null, c"A".as_ptr()), Status::InvalidArgument);
+    assert_eq!(start(c"/tmp".as_ptr(), null), Status::InvalidArgument);
+    assert_eq!(
+        start(c"/tmp".as_ptr(), c"A:x".as_ptr()),
+        Status::InvalidArgument
+    );
+    assert_eq!(
+        start(c"/nowhere/at/all".as_ptr(), c"A".as_ptr()),
+        Status::System
+    );
+    assert_eq!(eventpipe_session_stop(77), Status::InvalidArgument);
+}
