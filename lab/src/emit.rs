@@ -40,6 +40,9 @@ pub struct Arguments {
     /// End the process so many milliseconds after the start, in the midst of the writing.
     #[arg(long, value_name = "MS")]
     exit_after: Option<u64>,
+    /// Return from main at the next line of standard input, the writers still writing.
+    #[arg(long)]
+    exit_on_line: bool,
     /// Start after a line on standard input.
     #[arg(long)]
     wait: bool,
@@ -198,6 +201,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .context("starting the writers")?;
     if let Some(ms) = arguments.exit_after {
         std::thread::sleep(std::time::Duration::from_millis(ms));
+        return Ok(());
+    }
+    if arguments.exit_on_line {
+        lines.next().transpose()?;
         return Ok(());
     }
     for thread in threads {

@@ -85,8 +85,7 @@ fn the_program_goes_on_when_its_reader_is_killed() {
         "4",
         "--count",
         "0",
-        "--exit-after",
-        "3000",
+        "--exit-on-line",
     ]);
     let pid = program.pid().to_string();
     for (round, stalled) in [false, true, false, true].into_iter().enumerate() {
@@ -106,7 +105,13 @@ fn the_program_goes_on_when_its_reader_is_killed() {
         if round == 0 {
             program.go();
         }
-        std::thread::sleep(std::time::Duration::from_millis(200));
+        if stalled {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+        } else {
+            while std::fs::metadata(&file).map_or(0, |file| file.len()) < 200_000 {
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+        }
         recorder.0.kill().expect("our child");
         recorder.0.wait().expect("our child");
         if !stalled {
@@ -118,7 +123,9 @@ fn the_program_goes_on_when_its_reader_is_killed() {
     }
     // A new session works, to the program's end.
     let mut session = program.session(PROVIDER, 64);
-    let mut trace = Vec::new();
+    let mut trace = vec![0; 200_000];
+    session.read_exact(&mut trace).expect("the stream is read");
+    program.go();
     session.read_to_end(&mut trace).expect("the stream is read");
     let status = program.end();
     assert!(status.success(), "{status}");

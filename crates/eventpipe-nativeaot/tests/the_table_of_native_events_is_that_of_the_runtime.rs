@@ -1,7 +1,10 @@
 //! Promise: what filters and readers are told of the runtime's own events is what its own engine tells them.
 
 #[path = "../src/native_events.rs"]
-#[allow(dead_code, reason = "the events are constructed by the functions that raise them")]
+#[allow(
+    dead_code,
+    reason = "the events are constructed by the functions that raise them"
+)]
 mod native_events;
 
 use native_events::{NATIVE_EVENTS, Native, Source};
