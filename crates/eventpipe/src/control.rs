@@ -441,6 +441,10 @@ pub(crate) fn disable(id: SessionId, with_callbacks: bool) -> Option<Arc<Session
             return Some(session);
         };
         slot.phase = Phase::Stopping;
+        // Before the first mask is cleared: whoever finds a mask cleared writes later than this.
+        session
+            .stopped_ticks
+            .store(clock::ticks(), Ordering::SeqCst);
         let control = &*control;
         change(control, bit, Cause::SessionStopped, &mut callbacks);
         (session, bit)

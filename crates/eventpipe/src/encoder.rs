@@ -132,6 +132,10 @@ impl SessionEncoder {
         time_ns: u64,
         sorted: bool,
     ) {
+        // Read after the record: a writer that passed over an event with a cleared mask did so after this was stored.
+        if record.ticks > self.session.stopped_ticks.load(Ordering::Acquire) {
+            return;
+        }
         let row = self.row(run, thread);
         let sequence = self.count(row, 1);
         let metadata_id = record.event_index + 1 + process_info::PROCESS_INFO_METADATA;

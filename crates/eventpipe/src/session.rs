@@ -349,6 +349,9 @@ pub(crate) struct SessionState {
     pub(crate) delivered: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) bytes: AtomicU64,
+    /// When the session was told to stop: what is younger does not belong to it. The masks of its events are cleared one after another, and
+    /// without this line in time a thread could be seen to skip an event whose mask was cleared and to write one whose mask was not yet.
+    pub(crate) stopped_ticks: AtomicU64,
     /// Thread id of the sender, 0 before it runs.
     pub(crate) sender: AtomicU64,
     ended: AtomicBool,
@@ -363,6 +366,7 @@ impl SessionState {
             delivered: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            stopped_ticks: AtomicU64::new(u64::MAX),
             sender: AtomicU64::new(0),
             ended: AtomicBool::new(false),
             end: Signal::new(),
