@@ -7,7 +7,10 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use nettrace::rewrite::{Filter, Pieces, RewriteOptions, RewriteReport, join, rewrite};
-use nettrace::{Event, FormatVersion, Item, Reader, WriteFormat};
+use nettrace::{
+    Event, EventRecord, FormatVersion, Guid, Item, Metadata, Reader, ThreadRow, TraceWriter,
+    WriteFormat,
+};
 use support::{Sample, samples};
 
 /// What makes a trace, without the names that a format gives to threads and descriptions.
@@ -329,7 +332,7 @@ fn pieces_joined_are_the_whole_by_time() {
     }
 }
 
-/// The trace cut after every so many events, each piece as a file of its own.
+/// The trace cut after every so many events and after every sequence point, each piece as a file of its own.
 fn in_pieces(bytes: &[u8], every: usize) -> Vec<Vec<u8>> {
     let mut reader = Reader::new(bytes).unwrap();
     let format = match reader.info().format {
@@ -342,7 +345,7 @@ fn in_pieces(bytes: &[u8], every: usize) -> Vec<Vec<u8>> {
         pieces.item(&item).unwrap();
         file.append(pieces.output());
         events += usize::from(matches!(item, Item::Event(_)));
-        if events == every {
+        if events == every || events > 0 && matches!(item, Item::SequencePoint(_)) {
             events = 0;
             let (rest, _) = pieces.cut(|index| reader.thread(index).cloned());
             file.extend(rest);
@@ -353,6 +356,78 @@ fn in_pieces(bytes: &[u8], every: usize) -> Vec<Vec<u8>> {
     file.extend(pieces.finish().0);
     files.push(file);
     files
+}
+
+/// Sequence points do not go back, and what is between two of them has times between theirs.
+fn keeps_its_points(name: &str, bytes: &[u8]) {
+    let mut reader = Reader::new(bytes).unwrap();
+    let (mut before, mut newest) = (i64::MIN, i64::MIN);
+    while let Some(item) = reader.next_item().unwrap() {
+        match item {
+            Item::Event(event) => {
+                let timestamp = event.timestamp();
+                assert!(timestamp >= before, "{name}: {timestamp} after {before}");
+                newest = newest.max(timestamp);
+            }
+            Item::SequencePoint(point) => {
+                let timestamp = point.timestamp;
+                assert!(timestamp >= before, "{name}: {timestamp} after {before}");
+                assert!(newest <= timestamp, "{name}: {newest} before {timestamp}");
+                before = timestamp;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// A point is later than the events before it: a piece that ends there must not be closed with the time of the newest.
+#[test]
+fn a_piece_cut_at_a_sequence_point_has_no_point_that_goes_back() {
+    for format in [WriteFormat::V4, WriteFormat::V6] {
+        let mut info = support::generate::info(8);
+        info.process_id = Some(4711);
+        let mut writer = TraceWriter::new(format, &info);
+        let provider = "P".to_owned();
+        let metadata = Metadata {
+            id: 1,
+            provider,
+            event_id: 1,
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).unwrap();
+        let row = ThreadRow {
+            thread_id: Some(7),
+            ..ThreadRow::default()
+        };
+        writer.define_thread(7, &row).unwrap();
+        for (number, timestamp) in [(1, 2000), (2, 4000)] {
+            let event = EventRecord {
+                metadata_id: 1,
+                sequence_number: number,
+                thread_id: 7,
+                capture_thread_id: 7,
+                processor_number: 0,
+                stack_id: 0,
+                timestamp,
+                activity_id: Guid::ZERO,
+                related_activity_id: Guid::ZERO,
+                is_sorted: true,
+                label_list: 0,
+                payload: &[],
+            };
+            writer.event(&event).unwrap();
+            writer.sequence_point(timestamp + 1000, 0, [(7, number)]);
+        }
+        writer.finish();
+        let whole = std::mem::take(writer.output());
+        let files = in_pieces(&whole, usize::MAX);
+        assert_eq!(files.len(), 3, "{format:?}");
+        for (number, file) in files.iter().enumerate() {
+            keeps_its_points(&format!("{format:?} {number}"), file);
+        }
+        let (first, _) = essence(&files[0]);
+        assert_eq!(first.points, [3000, 3000], "{format:?}");
+    }
 }
 
 #[test]
@@ -375,6 +450,7 @@ fn every_trace_is_the_same_in_pieces_that_are_complete_in_themselves() {
             let (piece, reader) = essence(file);
             assert_eq!(piece.error, None, "{}", sample.name);
             assert!(reader.is_complete(), "{}", sample.name);
+            keeps_its_points(&sample.name, file);
             assert_eq!(
                 reader.info().sync_ticks,
                 Reader::new(&bytes[..]).unwrap().info().sync_ticks

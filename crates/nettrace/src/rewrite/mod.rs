@@ -184,6 +184,7 @@ struct Rewriter {
     threads: Threads,
     /// Capture thread of the event before: readers take a new one from an event that is marked, or a new block.
     capture_thread: Option<u64>,
+    /// Time of the newest event or sequence point.
     newest: i64,
     /// Bytes written since the last sequence point that this made on its own.
     since_point: u64,
@@ -282,6 +283,8 @@ impl Rewriter {
                 if point.flags & FORGET_METADATA != 0 {
                     self.descriptions.forget_all();
                 }
+                // A point is newer than what is before it, and so must be the one that ends a piece here.
+                self.newest = self.newest.max(point.timestamp);
                 self.capture_thread = None;
             }
             Item::ThreadDefined { index, row } => {
@@ -468,7 +471,7 @@ impl Rewriter {
             .wrapping_add(lost.len() as u64);
     }
 
-    /// A sequence point where everything so far is not newer than the newest event.
+    /// A sequence point where everything so far is not newer than the newest event or point.
     fn point_at_end(&mut self) {
         self.writer
             .sequence_point(self.newest as u64, 0, self.threads.all());
