@@ -100,6 +100,8 @@ fn what_a_native_process_cannot_do_is_refused_as_not_supported() {
         Request::ApplyStartupHook {
             path: Some("/nowhere".into()),
         },
+        // Nobody takes samples, so a session for nothing else would be silent for ever.
+        Request::CollectTracing(everything_of("Microsoft-DotNETCore-SampleProfiler")),
     ];
     for request in requests {
         let answer = ask(&request.encode().expect("valid"));

@@ -96,6 +96,9 @@ fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
     if !supported {
         return Answer::error(ErrorCode::FAIL);
     }
+    if asks_for_samples_only(&request) && control::find(SAMPLE_PROFILER).is_none() {
+        return Answer::error(ErrorCode::NOTSUPPORTED);
+    }
     let request = SessionRequest {
         providers: request.providers.into_iter().map(provider).collect(),
         buffer_mb: request.buffer_mb,
@@ -112,6 +115,18 @@ fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
         }
         Err(_) => Answer::error(ErrorCode::FAIL),
     }
+}
+
+/// Of .NET's runtimes: what each managed thread is doing, at an interval.
+const SAMPLE_PROFILER: &str = "Microsoft-DotNETCore-SampleProfiler";
+
+/// dotnet-gcdump and dotnet-stack begin so. Where nobody takes samples the stream would stay empty: the one would wait for its
+/// first event for ever, the other print nothing and call it success. Refused, both say why and end.
+fn asks_for_samples_only(request: &CollectTracing) -> bool {
+    request
+        .providers
+        .iter()
+        .all(|provider| provider.name == SAMPLE_PROFILER)
 }
 
 fn provider(config: ProviderConfig) -> ProviderRequest {
