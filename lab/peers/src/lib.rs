@@ -85,7 +85,11 @@ impl Peers {
     /// A command that runs one of the tools (`dotnet-trace`, `dotnet-counters`, `oracle`, `driver`, …) on .NET 8, its own
     /// diagnostic port switched off so that it is not taken for a traced program.
     pub fn tool(&self, name: &str) -> Command {
-        let mut command = self.program(Runtime::Net8, name);
+        // A shell starts background jobs with SIGINT ignored, and .NET leaves it so: Ctrl+C would do nothing to the tool.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT");
+        command.arg(self.dotnet(Runtime::Net8));
+        self.host(&mut command, name);
         command.env("DOTNET_EnableDiagnostics", "0");
         command
     }
@@ -93,12 +97,16 @@ impl Peers {
     /// A command that runs one of the traced programs (`workload`, `stress`) on a runtime, its diagnostic port open.
     pub fn program(&self, runtime: Runtime, name: &str) -> Command {
         let mut command = Command::new(self.dotnet(runtime));
+        self.host(&mut command, name);
+        command
+    }
+
+    fn host(&self, command: &mut Command, name: &str) {
         command
             .arg(self.program_path(name))
             .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
             .env("DOTNET_NOLOGO", "1")
             .env("DOTNET_CLI_TELEMETRY_OPTOUT", "1");
-        command
     }
 
     /// The path of a program's assembly.
