@@ -12,6 +12,7 @@
 //! * [`barrier`]: a fence whose cost is on the rare side
 //! * [`order`]: sorting in little code
 //! * `dump` (feature): a core file of the running process
+//! * [`signal`]: whether the calling code runs in a signal handler
 //! * [`process`]: pid, start time, command line, environment, exit and fork hooks
 //!
 //! ```
@@ -39,6 +40,7 @@ mod error;
 pub mod memory;
 pub mod order;
 pub mod process;
+pub mod signal;
 pub mod sync;
 pub mod thread;
 

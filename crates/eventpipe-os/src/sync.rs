@@ -15,8 +15,22 @@ fn futex_wait(word: &AtomicU32, value: u32, timeout_ns: Option<u64>) {
     let _ = futex::wait(word, futex::Flags::PRIVATE, value, timeout.as_ref());
 }
 
+/// The largest number that the kernel takes for one: more is negative there, and wakes one.
+const ALL: u32 = i32::MAX as u32;
+
 fn futex_wake(word: &AtomicU32, count: u32) {
     let _ = futex::wake(word, futex::Flags::PRIVATE, count);
+}
+
+/// Sleeps as long as `word` is `value` and nobody calls [`wake_all`] for it; may return at any
+/// time. Async-signal-safe.
+pub fn sleep_while(word: &AtomicU32, value: u32) {
+    futex_wait(word, value, None);
+}
+
+/// Ends every [`sleep_while`] on `word`; change the word first. Async-signal-safe.
+pub fn wake_all(word: &AtomicU32) {
+    futex_wake(word, ALL);
 }
 
 const FREE: u32 = 0;
@@ -169,7 +183,7 @@ impl Signal {
     /// Sets it and wakes the waiter; a system call only when somebody waits. Async-signal-safe.
     pub fn set(&self) {
         if self.state.swap(SET, Ordering::AcqRel) == WAITED_FOR {
-            futex_wake(&self.state, u32::MAX);
+            futex_wake(&self.state, ALL);
         }
     }
 
@@ -275,7 +289,7 @@ impl<T> Once<T> {
                     // value.
                     unsafe { *self.value.get() = value };
                     if self.state.swap(DONE, Ordering::Release) == CONTENDED {
-                        futex_wake(&self.state, u32::MAX);
+                        futex_wake(&self.state, ALL);
                     }
                 }
                 Err(HELD) => {
@@ -342,6 +356,31 @@ mod tests {
         let waiter = std::thread::spawn(move || other.wait(None));
         signal.set();
         assert!(waiter.join().unwrap());
+    }
+
+    #[test]
+    fn all_sleepers_are_woken() {
+        let word = Arc::new(AtomicU32::new(0));
+        let woken = Arc::new(AtomicU32::new(0));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let (word, woken) = (word.clone(), woken.clone());
+                std::thread::spawn(move || {
+                    while word.load(Ordering::Relaxed) == 0 {
+                        sleep_while(&word, 0);
+                    }
+                    woken.fetch_add(1, Ordering::Relaxed);
+                })
+            })
+            .collect();
+        // They sleep, most likely; if not, they see the word.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        word.store(1, Ordering::Relaxed);
+        wake_all(&word);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        assert_eq!(woken.load(Ordering::Relaxed), 4);
     }
 
     #[test]

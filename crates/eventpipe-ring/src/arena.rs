@@ -153,6 +153,11 @@ impl Arena {
         stacks.free_small.weight(self) + stacks.free_big.weight(self)
     }
 
+    /// Whether only the last eighth is free, which is for events that cannot wait.
+    pub(crate) fn is_nearly_empty(&self) -> bool {
+        self.free_weight() <= self.total_weight() / 8
+    }
+
     /// Weight of all blocks.
     pub(crate) fn total_weight(&self) -> u32 {
         self.small_count() * SMALL_WEIGHT + (self.block_count() - self.small_count()) * BIG_WEIGHT

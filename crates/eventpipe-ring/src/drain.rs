@@ -47,6 +47,8 @@ pub struct Round {
     /// Whether the runs of this round were marked sorted; `false` while a thread is stuck in the
     /// middle of an event for more than 20 ms. Then `boundary_ticks` stays behind.
     pub all_sorted: bool,
+    /// Writers wait for room in the pool, and there is none yet: call again soon.
+    pub starved: bool,
     /// Nothing is left that the next round would give (no record younger than the cut, no event in
     /// the making, no loss untold).
     pub idle: bool,
@@ -126,12 +128,22 @@ impl Drain<'_> {
                 sink,
                 &mut round,
             );
+            let free = ring.arena.free_weight();
+            if !cfg!(loom) && ring.room.is_wanted() && free > ring.arena.total_weight() / 4 {
+                // There is room for many already, before the round is over.
+                ring.room.tell();
+            }
         }
         let left = self.compact(list);
         ring.notes.pending.set(left as u32);
         let list = list.get(..left).unwrap_or_default();
         let untold = self.give_leftovers(list, &scan, sink, &mut round);
         let indebted = self.settle_debts(list, sink, &mut round);
+        if !ring.arena.is_nearly_empty() {
+            ring.room.tell();
+        } else {
+            round.starved = ring.room.is_wanted();
+        }
         if !cfg!(loom) {
             self.give_orphans(u64::MAX, sink, &mut round.lost);
         }

@@ -57,6 +57,8 @@ mod ring;
 
 mod write;
 
+mod room;
+
 mod drain;
 
 mod slot;

@@ -4,6 +4,7 @@
 use crate::arena::Arena;
 use crate::record::{EventKey, Payload, RecordOptions};
 use crate::ring::{DrainNotes, Ring, Wake};
+use crate::room::Room;
 use crate::slot::{Losses, Slot, Slots};
 use crate::stack::{Links, TaggedStack};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64};
@@ -22,6 +23,7 @@ impl Ring {
                 idle: AtomicU32::new(0),
                 woken: AtomicU32::new(0),
             },
+            room: Room::new(),
             busy_ticks: AtomicU64::new(0),
             orphans: Losses::new(),
             orphans_inflight: AtomicU32::new(0),

@@ -3,6 +3,7 @@
 
 use crate::arena::{Arena, WEIGHT_BYTES};
 use crate::record::{LossReason, SESSIONS};
+use crate::room::Room;
 use crate::slot::{Losses, Slots};
 use crate::stack::TaggedStack;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64, heavy, negative, relax};
@@ -26,6 +27,7 @@ pub struct Ring {
     pub(crate) debts: TaggedStack,
     pub(crate) uids: AtomicU64,
     pub(crate) wake: Wake,
+    pub(crate) room: Room,
     /// A block that fills within so many ticks is followed by a big one.
     pub(crate) busy_ticks: AtomicU64,
     /// Losses of threads for which the system had no memory, and how many threads are adding to
@@ -124,6 +126,7 @@ impl Ring {
                 idle: AtomicU32::new(0),
                 signal: AtomicPtr::new(ptr::null_mut()),
             },
+            room: Room::new(),
             busy_ticks: AtomicU64::new(0),
             orphans: Losses::new(),
             orphans_inflight: AtomicU32::new(0),
@@ -319,6 +322,7 @@ impl Ring {
         self.notes.pending.set(0);
         self.notes.debts.set(0);
         self.wake.idle.store(0, Ordering::Relaxed);
+        self.room.forget();
         self.orphans_inflight.store(0, Ordering::Relaxed);
         self.free_slots.reset();
         self.debts.reset();

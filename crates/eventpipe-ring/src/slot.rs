@@ -74,6 +74,10 @@ pub(crate) struct Slot {
     pub(crate) lanes: [Lane; LANES],
     pub(crate) level: Private32,
     pub(crate) index: Private32,
+    /// 1: the thread does not wait for room.
+    pub(crate) no_wait: Private32,
+    /// 1: the thread waits for room.
+    pub(crate) waits: Private32,
     /// Sessions whose losses no lost record has told yet.
     pub(crate) owed: AtomicU64,
     /// The ring that the slot belongs to.
@@ -367,6 +371,8 @@ mod table {
                 lanes: [lane(), lane()],
                 level: Private32::new(0),
                 index: Private32::new(0),
+                no_wait: Private32::new(0),
+                waits: Private32::new(0),
                 owed: AtomicU64::new(0),
                 ring: AtomicPtr::new(ptr::null_mut()),
                 uid: AtomicU64::new(0),

@@ -42,6 +42,27 @@ mod real {
     pub(crate) use eventpipe_os::barrier::{heavy, light};
     pub(crate) use eventpipe_os::clock::ticks as now;
 
+    /// A fence that orders everything before it against everything behind it.
+    pub(crate) fn full_fence() {
+        core::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Where threads sleep on a word.
+    #[derive(Debug)]
+    pub(crate) struct Sleepers;
+
+    impl Sleepers {
+        pub(crate) const fn new() -> Self {
+            Self
+        }
+        pub(crate) fn sleep_while(&self, word: &AtomicU32, value: u32) {
+            eventpipe_os::sync::sleep_while(word, value);
+        }
+        pub(crate) fn wake(&self, word: &AtomicU32) {
+            eventpipe_os::sync::wake_all(word);
+        }
+    }
+
     /// How far a tick of one processor may be from another's, and a tick from the store that
     /// announced it.
     pub(crate) fn margin_ticks() -> u64 {
@@ -165,6 +186,37 @@ mod model {
 
     pub(crate) fn heavy() {
         machine::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn full_fence() {
+        machine::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    /// Where threads sleep on a word: the kernel looks at it and puts the thread to sleep in one
+    /// step, as the lock has it here.
+    #[derive(Debug)]
+    pub(crate) struct Sleepers {
+        lock: machine::sync::Mutex<()>,
+        changed: machine::sync::Condvar,
+    }
+
+    impl Sleepers {
+        pub(crate) fn new() -> Self {
+            Self {
+                lock: machine::sync::Mutex::new(()),
+                changed: machine::sync::Condvar::new(),
+            }
+        }
+        pub(crate) fn sleep_while(&self, word: &AtomicU32, value: u32) {
+            let guard = self.lock.lock().unwrap();
+            if word.load(Ordering::Relaxed) == value {
+                drop(self.changed.wait(guard).unwrap());
+            }
+        }
+        pub(crate) fn wake(&self, _: &AtomicU32) {
+            let _guard = self.lock.lock().unwrap();
+            self.changed.notify_all();
+        }
     }
 
     pub(crate) fn relax(_: u32) {

@@ -13,6 +13,7 @@ use crate::arena::SMALL;
 use crate::layout::{self, Shape, bits};
 use crate::record::{EventKey, LossReason, MAX_PAYLOAD, Payload, RecordOptions};
 use crate::ring::Ring;
+use crate::room::Wait;
 use crate::slot::{LANES, Lane, Slot};
 use crate::sync::{Ordering, light, negative, now};
 use core::sync::atomic::compiler_fence;
@@ -28,8 +29,9 @@ impl Ring {
     /// Writes an event: one copy, tagged with `event.mask` as it is now; or nothing, when no
     /// session wants it; or a loss, counted for each session that wanted it.
     ///
-    /// Never blocks, locks or allocates. Calls the system only for a thread's first event (its slot
-    /// and id) and to wake a drain that sleeps. Works in signal handlers, inside itself (one level;
+    /// Never locks or allocates, and waits only for a session in [block
+    /// mode](Self::set_blocking). Calls the system only for a thread's first event (its slot
+    /// and id), to wake a drain that sleeps, and to wait. Works in signal handlers, inside itself (one level;
     /// a second level is counted as lost), after the destruction of thread-locals, in exit
     /// handlers, and without [`start`](Self::start) (then everything is lost, and counted).
     #[cfg(not(loom))]
@@ -110,15 +112,25 @@ impl Ring {
         payload: &P,
         options: &RecordOptions<'_>,
     ) {
-        let section = Section::enter(slot);
-        // Partner: the heavy barrier of `quiesce` (S4).
-        let sessions = event.mask.load(Ordering::Acquire);
-        if sessions != 0 {
-            self.append(slot, section.lane, sessions, event, payload, options);
+        let mut wait = Wait::NONE;
+        loop {
+            let section = Section::enter(slot);
+            // Partner: the heavy barrier of `quiesce` (S4).
+            let sessions = event.mask.load(Ordering::Acquire);
+            let done =
+                sessions == 0 || self.append(slot, section.lane, sessions, event, payload, options);
+            section.leave();
+            if done {
+                break;
+            }
+            wait = self.wait_for_room(slot, event, wait);
         }
-        section.leave();
+        if wait != Wait::NONE {
+            self.end_wait(slot, wait);
+        }
     }
 
+    /// `false`: there is no room, and the event is one that waits for it.
     #[inline(always)]
     fn append<P: Payload + ?Sized>(
         &self,
@@ -128,10 +140,11 @@ impl Ring {
         event: &EventKey,
         payload: &P,
         options: &RecordOptions<'_>,
-    ) {
+    ) -> bool {
         let length = payload.len();
         if length > MAX_PAYLOAD {
-            return self.lose(slot, sessions, LossReason::TooLarge);
+            self.lose(slot, sessions, LossReason::TooLarge);
+            return true;
         }
         let shape = Shape::of(length, options);
         let owed = slot.owed.load(Ordering::Relaxed);
@@ -141,9 +154,9 @@ impl Ring {
         }
         let mut block = lane.block.load(Ordering::Relaxed);
         if block == 0 || lane.limit.get() - lane.position.get() < need {
-            block = self.make_room(slot, lane, need);
+            block = self.make_room(slot, lane, need, sessions);
             if block == 0 {
-                return self.lose(slot, sessions, LossReason::BufferFull);
+                return self.lose_unless_it_waits(slot, sessions);
             }
         }
         let block = self.arena.block(block - 1);
@@ -165,6 +178,7 @@ impl Ring {
         at += shape.aligned_size();
         lane.position.set(at);
         block.commit(at);
+        true
     }
 
     #[cold]
@@ -193,19 +207,23 @@ impl Ring {
     /// Gives the lane a new block of at least `need` bytes; its index + 1, or 0.
     #[cold]
     #[inline(never)]
-    fn make_room(&self, slot: &Slot, lane: &Lane, need: u32) -> u32 {
+    fn make_room(&self, slot: &Slot, lane: &Lane, need: u32, sessions: u64) -> u32 {
         let arena = &self.arena;
+        let waits = self.waits(slot, sessions);
         let current = lane.block.load(Ordering::Relaxed);
         let ticks = if current == 0 { 0 } else { now() };
         let busy = current != 0
             && ticks.wrapping_sub(lane.taken_ticks.get()) < self.busy_ticks.load(Ordering::Relaxed)
             && arena.free_weight() > arena.total_weight() / 2;
-        let Some(block) = arena.take_free(need as usize, busy) else {
+        let refused = waits && (self.room.is_held(sessions) || arena.is_nearly_empty());
+        let free = (!refused).then(|| arena.take_free(need as usize, busy));
+        let Some(block) = free.flatten() else {
             // What is left of the open block is of little use: the drain may have it, and give it
-            // to whoever comes first.
+            // to whoever comes first. And who waits holds no block (R2).
             if current != 0
-                && need as usize <= SMALL
-                && lane.limit.get() - lane.position.get() < WORTH_KEEPING
+                && (waits
+                    || need as usize <= SMALL
+                        && lane.limit.get() - lane.position.get() < WORTH_KEEPING)
             {
                 self.change_block(lane, 0);
             }
@@ -249,6 +267,18 @@ impl Ring {
             self.wake.set();
         }
         lane.switching.store(0, Ordering::Release);
+    }
+
+    /// For an event without room: `false` if it is one that waits.
+    #[cold]
+    #[inline(never)]
+    fn lose_unless_it_waits(&self, slot: &Slot, sessions: u64) -> bool {
+        if self.waits(slot, sessions) {
+            self.wake.if_idle();
+            return false;
+        }
+        self.lose(slot, sessions, LossReason::BufferFull);
+        true
     }
 
     /// Counts an event as lost for each of the sessions; in a section of the slot.
@@ -302,6 +332,7 @@ impl Ring {
             Some(index) => self.slots.slot(index),
             None => self.slots.make()?,
         };
+        slot.no_wait.set(0);
         let ticks = now();
         for lane in &slot.lanes {
             // Not older than what the thread before wrote, nor than this moment.

@@ -133,12 +133,21 @@ fn while_sessions_come_and_go() {
     // between the first and the last one that a session got of a thread, every number must have
     // been delivered or told as lost (the collector checks that).
     let writers_done = Arc::new(AtomicU64::new(0));
+    // The sessions' changes so far: a writer has four lives for each, or the more there are the longer the next change
+    // would take, and the more would come meanwhile.
+    let turns = Arc::new(AtomicU64::new(0));
     let writers: Vec<_> = (0..3u64)
         .map(|writer| {
-            let (stop, done) = (stop.clone(), writers_done.clone());
+            let (stop, done, turns) = (stop.clone(), writers_done.clone(), turns.clone());
             thread::spawn(move || {
                 let mut random = Rng::new(writer + 77);
+                let mut lives = 0;
                 while !stop.load(Ordering::Relaxed) {
+                    if lives >= 4 * (turns.load(Ordering::Relaxed) + 1) {
+                        thread::sleep(Duration::from_micros(50));
+                        continue;
+                    }
+                    lives += 1;
                     let mut lengths = Rng::new(random.below(1 << 40));
                     thread::spawn(move || {
                         let mut model = Model::new();
@@ -174,6 +183,7 @@ fn while_sessions_come_and_go() {
         drain.round(&mut *collector);
         collector.allow(leaving);
         collector.end_sessions(leaving);
+        turns.fetch_add(1, Ordering::Relaxed);
     }
     stop.store(true, Ordering::Relaxed);
     for writer in writers {

@@ -1,6 +1,7 @@
 //! The whole buffer under random schedules: writers that come and go, three sessions of which two
 //! are switched on and off, a pool of three blocks, a drain. Per thread and session, attempted =
-//! delivered + lost, in order, every gap told where it is, nothing after a session's end.
+//! delivered + lost, in order, every gap told where it is, nothing after a session's end; and in
+//! block mode nothing is lost.
 //!
 //! Run with `RUSTFLAGS="--cfg loom --cfg shuttle" cargo test --release -p eventpipe-ring --test
 //! schedules` (`.ci/models` does). A failure prints the schedule, which `shuttle::replay` repeats.
@@ -20,6 +21,8 @@ struct Size {
     lives: u64,
     events: u64,
     blocks: u32,
+    /// Session 0 loses nothing: its writers wait.
+    block: bool,
 }
 
 const LARGE: Size = Size {
@@ -27,12 +30,19 @@ const LARGE: Size = Size {
     lives: 2,
     events: 5,
     blocks: 3,
+    block: false,
 };
 const SMALL: Size = Size {
     writers: 2,
     lives: 1,
     events: 4,
     blocks: 4,
+    block: false,
+};
+const WAITING: Size = Size {
+    blocks: 2,
+    block: true,
+    ..LARGE
 };
 
 #[derive(Debug, Default)]
@@ -50,6 +60,8 @@ struct Checker {
     boundary: u64,
     sorted_from: u64,
     ended_sessions: u64,
+    /// By session.
+    lost: [u64; 4],
 }
 
 impl Sink for Checker {
@@ -96,6 +108,7 @@ impl Sink for Checker {
             0,
             "a loss after the end of its session"
         );
+        self.lost[session as usize] += count;
         self.threads
             .get_mut(&self.current)
             .unwrap()
@@ -122,8 +135,10 @@ fn scenario(size: Size) {
         lives,
         events,
         blocks,
+        block,
     } = size;
     let ring = Arc::new(Ring::model(blocks, 1, (writers + 1) as u32 * lives as u32));
+    ring.set_blocking(0, block);
     let key = Arc::new(EventKey::new(1));
     let checker = Arc::new(std::sync::Mutex::new(Checker::default()));
     let running = Arc::new(AtomicU32::new(writers as u32));
@@ -203,6 +218,8 @@ fn scenario(size: Size) {
         .sum();
     assert_eq!(accounted, attempted.load(Ordering::SeqCst));
     assert_eq!(accounted, writers * lives * events);
+    assert!(!block || checker.lost[0] == 0, "lost although it waits");
+    assert_eq!(ring.waiting(), 0);
     assert!(
         checker.threads.values().all(|thread| thread.ended),
         "{checker:?}"
@@ -227,6 +244,11 @@ fn conservation_holds_under_random_schedules() {
 #[test]
 fn conservation_holds_under_few_preemptions() {
     shuttle::check_pct(|| scenario(SMALL), 4 * schedules(), 4);
+}
+
+#[test]
+fn nothing_is_lost_in_block_mode_under_random_schedules() {
+    shuttle::check_random(|| scenario(WAITING), schedules());
 }
 
 /// Runs a test of this program again with the protocol weakened; it must fail.

@@ -202,11 +202,13 @@ impl Drain<'_> {
         let first = ring.notes.pending.get() as usize;
         let mut count = first;
         for lane in ring.slots.all().flat_map(|slot| &slot.lanes) {
-            if (lane.quiet.get() == 0 && !cfg!(loom)) || lane.block.load(Ordering::Relaxed) == 0 {
+            // Only a matter of taste: when writers wait for room (and in models) the blocks of busy
+            // threads are taken, too.
+            let quiet = lane.quiet.get() != 0 || ring.room.is_wanted() || cfg!(loom);
+            if !quiet || lane.block.load(Ordering::Relaxed) == 0 {
                 continue;
             }
-            // (Only a matter of taste: a model takes the blocks of busy threads, too.) The owner
-            // swaps too: exactly one of both ends up with the block (I1).
+            // The owner swaps too: exactly one of both ends up with the block (I1).
             let taken = lane.block.swap(0, Ordering::AcqRel);
             if let (Some(index), Some(place)) = (taken.checked_sub(1), list.get_mut(count)) {
                 ring.arena.header(index).drain_flags.set(LISTED | LIMBO);

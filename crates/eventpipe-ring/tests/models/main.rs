@@ -17,3 +17,4 @@ mod sessions_end_after_quiescence;
 mod sleeping_drains_are_woken;
 mod stacks_hand_over;
 mod threads_end_while_draining;
+mod writers_wait_for_room;

@@ -1,0 +1,237 @@
+//! Waiting for room: sessions that would rather have writers wait than lose events (*block mode*).
+//!
+//! An event that such a session wants waits while the pool is nearly empty, or while the session's
+//! output is full (*held*). Its writer leaves its section first, so nobody who waits for sections
+//! ever waits for a waiting writer, and gives its open block to the drain. The last eighth of the
+//! pool is left to events that no such session wants: they are lost when the pool is empty, and
+//! should not be lost because somebody who could wait took it all.
+//!
+//! Nobody waits who could keep the drain from making room: an event inside an event, a signal
+//! handler (of whatever it interrupted), a thread that was told not to ([`Ring::never_wait`],
+//! [`Ring::exempt`]). Their events take what there is, the last eighth too, or are lost and counted.
+//!
+//! Invariants:
+//! * R1: who makes room (frees a block, lifts a hold, clears a mask) does that, then a full fence,
+//!   then looks at `waiters`; if there are any it changes `generation`, then wakes. Who waits is
+//!   counted in `waiters`, then a full fence, then reads `generation`, then tries, then sleeps while
+//!   `generation` is what it was. So either the room is found by that try, or the sleeper is seen.
+//! * R2: a waiter is in no section and holds no block.
+
+use crate::record::EventKey;
+use crate::ring::Ring;
+use crate::slot::Slot;
+use crate::sync::{
+    AtomicU32, AtomicU64, Ordering, Sleepers, const_unless_loom, full_fence, negative,
+};
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Room {
+    /// Sessions in block mode, by bit.
+    blocking: AtomicU64,
+    /// Those among them whose outputs are full.
+    held: AtomicU64,
+    /// The one thread that must not wait for now; 0: none.
+    exempt: AtomicU64,
+    generation: AtomicU32,
+    waiters: AtomicU32,
+    sleepers: Sleepers,
+}
+
+impl Room {
+    const_unless_loom! {
+        pub(crate) fn new() -> Self {
+            Self {
+                blocking: AtomicU64::new(0),
+                held: AtomicU64::new(0),
+                exempt: AtomicU64::new(0),
+                generation: AtomicU32::new(0),
+                waiters: AtomicU32::new(0),
+                sleepers: Sleepers::new(),
+            }
+        }
+    }
+
+    /// Whether an event for these sessions waits rather than be lost, if it can.
+    pub(crate) fn is_blocking(&self, sessions: u64) -> bool {
+        sessions & self.blocking.load(Ordering::Relaxed) != 0
+    }
+
+    pub(crate) fn is_held(&self, sessions: u64) -> bool {
+        sessions & self.held.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether anybody waits. (For decisions that may be late; R1 has its own look.)
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.waiters.load(Ordering::Relaxed) != 0
+    }
+
+    /// Room was made: has everybody who waits try again (R1).
+    pub(crate) fn tell(&self) {
+        if !negative!("no_room_fence") {
+            full_fence();
+        }
+        if self.is_wanted() {
+            self.generation.fetch_add(1, Ordering::AcqRel);
+            self.sleepers.wake(&self.generation);
+        }
+    }
+
+    /// Counts the caller among those who wait; the generation that it sees (R1).
+    fn begin(&self) -> u32 {
+        self.waiters.fetch_add(1, Ordering::AcqRel);
+        full_fence();
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Sleeps until something has changed since a generation; the present one.
+    fn sleep(&self, generation: u32) -> u32 {
+        let seen = if negative!("late_generation") {
+            self.generation.load(Ordering::Acquire)
+        } else {
+            generation
+        };
+        self.sleepers.sleep_while(&self.generation, seen);
+        self.generation.load(Ordering::Acquire)
+    }
+
+    fn end(&self) {
+        self.waiters.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// In the child of a fork: there are no sessions and no other threads.
+    #[cfg(not(loom))]
+    pub(crate) fn forget(&self) {
+        for word in [&self.blocking, &self.held, &self.exempt] {
+            word.store(0, Ordering::Relaxed);
+        }
+        self.waiters.store(0, Ordering::Relaxed);
+    }
+}
+
+impl Ring {
+    /// Puts a session (a bit number) into block mode or out of it: its events wait for room instead
+    /// of being lost. Before its bit is set in any mask; and again, `false`, before the bit is used
+    /// for another session, which also lifts a [hold](Self::hold).
+    pub fn set_blocking(&self, session: u32, blocking: bool) {
+        let bit = 1 << session;
+        if blocking {
+            self.room.blocking.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            self.room.blocking.fetch_and(!bit, Ordering::Relaxed);
+            self.lift(session);
+        }
+    }
+
+    /// The output of a session in block mode is full: writers of its events wait for
+    /// [`lift`](Self::lift) as soon as they need another block. What they have written is theirs to
+    /// finish, so at most the pool's size comes after this.
+    pub fn hold(&self, session: u32) {
+        self.room.held.fetch_or(1 << session, Ordering::Relaxed);
+    }
+
+    /// The output has room again.
+    pub fn lift(&self, session: u32) {
+        let before = self.room.held.fetch_and(!(1 << session), Ordering::Relaxed);
+        if before >> session & 1 == 1 {
+            self.room.tell();
+        }
+    }
+
+    /// Has everybody who waits look at the masks again: for whoever has cleared some.
+    pub fn tell_waiting(&self) {
+        self.room.tell();
+    }
+
+    /// How many writers wait.
+    pub fn waiting(&self) -> u32 {
+        self.room.waiters.load(Ordering::Relaxed)
+    }
+
+    /// A thread (the system's id) that does not wait until this is called with 0: because it holds a
+    /// lock that whoever makes room may want. One at a time.
+    pub fn exempt(&self, os_thread_id: u64) {
+        self.room.exempt.store(os_thread_id, Ordering::Relaxed);
+    }
+
+    /// The calling thread never waits: because others wait for it to make room.
+    #[cfg(not(loom))]
+    pub fn never_wait(&'static self) {
+        if let Some(slot) = self.own_slot().or_else(|| self.attach_thread()) {
+            slot.no_wait.set(1);
+        }
+    }
+
+    /// Whether an event for these sessions, for which there is no room, is to wait. `true` may still
+    /// turn out to be wrong (`may_wait`), as that takes longer to find out.
+    pub(crate) fn waits(&self, slot: &Slot, sessions: u64) -> bool {
+        self.room.is_blocking(sessions) && slot.level.get() == 1 && slot.no_wait.get() == 0
+    }
+
+    /// Whether the calling thread may wait here.
+    fn may_wait(&self, slot: &Slot) -> bool {
+        #[cfg(not(loom))]
+        let handler = eventpipe_os::signal::in_handler();
+        #[cfg(loom)]
+        let handler = false;
+        // A handler that interrupts a wait finds that there is one.
+        slot.waits.get() == 0
+            && self.room.exempt.load(Ordering::Relaxed) != slot.os_thread_id.load(Ordering::Relaxed)
+            && !handler
+    }
+
+    /// What to do before the next attempt at an event, after one that found no room.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wait_for_room(&self, slot: &Slot, event: &EventKey, before: Wait) -> Wait {
+        match before.generation() {
+            None if self.may_wait(slot) => {
+                slot.waits.set(1);
+                Wait::since(self.room.begin())
+            }
+            None => {
+                // Not 1 already: else the attempt would not have asked.
+                slot.no_wait.set(1);
+                Wait::FORBIDDEN
+            }
+            Some(generation) => {
+                if !self.room.is_held(event.mask.load(Ordering::Relaxed)) {
+                    // The drain can make room, so it should now.
+                    self.wake.set();
+                }
+                Wait::since(self.room.sleep(generation))
+            }
+        }
+    }
+
+    /// After the attempt that succeeded.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn end_wait(&self, slot: &Slot, wait: Wait) {
+        if wait == Wait::FORBIDDEN {
+            slot.no_wait.set(0);
+        } else {
+            self.room.end();
+            slot.waits.set(0);
+        }
+    }
+}
+
+/// How far a writer is with waiting. One word, so that the write path keeps it in a register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait(u64);
+
+impl Wait {
+    /// Not begun.
+    pub(crate) const NONE: Self = Self(0);
+    /// It must not wait; its next attempt is the last.
+    const FORBIDDEN: Self = Self(1);
+
+    fn since(generation: u32) -> Self {
+        Self(1 << 32 | u64::from(generation))
+    }
+
+    fn generation(self) -> Option<u32> {
+        (self.0 >> 32 != 0).then_some(self.0 as u32)
+    }
+}
