@@ -13,6 +13,7 @@
 pub mod account;
 pub mod bench;
 pub mod compare;
+pub mod counters;
 pub mod emit;
 mod engines;
 pub mod instructions;

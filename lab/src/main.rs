@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
-use lab::{Engine, bench, compare, emit, instructions, nativeaot, record, size, stress, target};
+use lab::{
+    Engine, bench, compare, counters, emit, instructions, nativeaot, record, size, stress, target,
+};
 
 /// Stress programs and measurements for EventPipe.
 #[derive(Debug, Parser)]
@@ -40,6 +42,9 @@ enum Command {
     /// A program that writes a known sequence of events with every type of argument (for tests).
     #[command(hide = true)]
     Emit(emit::Arguments),
+    /// A program with counters (for tests).
+    #[command(hide = true)]
+    Counters(counters::Arguments),
     /// Run one path of the engine for callgrind to count (.ci/instructions).
     #[command(hide = true)]
     Instructions(instructions::Arguments),
@@ -125,6 +130,7 @@ fn run(command: Command) -> Result<()> {
             Ok(())
         }
         Command::Target(arguments) => target::run(&arguments),
+        Command::Counters(arguments) => counters::run(&arguments),
         Command::Emit(arguments) => emit::run(&arguments),
         Command::Instructions(arguments) => instructions::run(&arguments),
         Command::Record(arguments) => record::run(&arguments),

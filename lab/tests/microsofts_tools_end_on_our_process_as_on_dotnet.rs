@@ -70,11 +70,11 @@ fn folder() -> Folder {
     Folder::new(&format!("tools{}", COUNT.fetch_add(1, Ordering::Relaxed)))
 }
 
-/// Runs `TOOL VERB [how] ARGUMENTS` on the target.
+/// Runs `TOOL VERB [how] ARGUMENTS` on a program.
 fn run(
     peers: &Peers,
     folder: &Folder,
-    (target, form): (Target, Form),
+    (mut program, form): (Command, Form),
     tool: &str,
     arguments: &[&str],
 ) -> Ended {
@@ -83,7 +83,6 @@ fn run(
     command.arg(verb);
     // Whoever is killed leaves its socket behind: here, where it is removed with the folder.
     command.env("TMPDIR", &folder.0);
-    let mut program = program(peers, target);
     program.env("TMPDIR", &folder.0);
     let _attached;
     let _dialling;
@@ -101,7 +100,7 @@ fn run(
             _attached = program;
         }
         Form::Listen => {
-            let port = folder.file(&format!("{target:?}.port"));
+            let port = folder.file("port");
             let child = program
                 .env("DOTNET_DiagnosticPorts", &port)
                 .stdin(Stdio::null())
@@ -143,8 +142,10 @@ fn wait(folder: &Folder, command: &mut Command) -> Ended {
 
 /// Runs it on .NET, then on ours; both end alike. Gives back how it ended on ours.
 fn alike(peers: &Peers, folder: &Folder, form: Form, tool: &str, arguments: &[&str]) -> Ended {
-    let there = run(peers, folder, (Target::DotNet, form), tool, arguments);
-    let here = run(peers, folder, (Target::Ours, form), tool, arguments);
+    let there = (program(peers, Target::DotNet), form);
+    let there = run(peers, folder, there, tool, arguments);
+    let here = (program(peers, Target::Ours), form);
+    let here = run(peers, folder, here, tool, arguments);
     assert_eq!(
         here.code, there.code,
         "{tool} {arguments:?} {form:?}\non .NET:\n{}\non ours:\n{}",
@@ -306,7 +307,8 @@ fn is_refused(test: &str, tool: &str, arguments: &[&str], forms: &[Form], says: 
     };
     let folder = folder();
     for form in forms {
-        let ended = run(&peers, &folder, (Target::Ours, *form), tool, arguments);
+        let program = program(&peers, Target::Ours);
+        let ended = run(&peers, &folder, (program, *form), tool, arguments);
         assert_eq!(ended.code, Some(255), "{form:?}: {}", ended.text);
         for text in says {
             assert!(ended.text.contains(text), "{form:?}: {}", ended.text);
@@ -349,4 +351,109 @@ fn dotnet_stack_says_that_there_are_no_managed_stacks() {
         &[Form::Pid],
         &[REFUSED],
     );
+}
+
+/// The rows that dotnet-counters wrote: name and value.
+fn rows(csv: &Path) -> Vec<(String, f64)> {
+    let text = std::fs::read_to_string(csv).expect("the file of dotnet-counters");
+    let mut lines = text.lines();
+    let header = "Timestamp,Provider,Counter Name,Counter Type,Mean/Increment";
+    assert_eq!(lines.next(), Some(header));
+    let row = |line: &str| {
+        let fields: Vec<&str> = line.split(',').collect();
+        let value = fields[4].parse().expect("a number");
+        (format!("{} {}", fields[2], fields[3]), value)
+    };
+    lines.map(row).collect()
+}
+
+/// Each kind of counter has rows, with the values that the program gives it. Beside it .NET: the counters of every process.
+fn dotnet_counters_collects(test: &str, form: Form) {
+    let Some(peers) = Peers::for_test(test) else {
+        return;
+    };
+    let folder = folder();
+    let csv = folder.file("counters.csv");
+    let path = csv.display().to_string();
+    let arguments = ["collect", "--duration", "00:00:06", "-o", &path];
+    let there = (program(&peers, Target::DotNet), form);
+    let there = run(&peers, &folder, there, "dotnet-counters", &arguments);
+    drop(std::fs::remove_file(folder.file("port")));
+
+    let mut counting = Command::new(env!("CARGO_BIN_EXE_lab"));
+    counting.args(["counters", "--seconds", "600"]);
+    let arguments = [&arguments[..], &["--counters", lab::counters::PROVIDER]].concat();
+    let here = run(
+        &peers,
+        &folder,
+        (counting, form),
+        "dotnet-counters",
+        &arguments,
+    );
+    assert_eq!(here.code, there.code, "{}\n{}", there.text, here.text);
+    let rows = rows(&csv);
+    let of = |name: &str| -> Vec<f64> {
+        let named = rows.iter().filter(|(row, _)| row == name);
+        named.map(|(_, value)| *value).collect()
+    };
+    let answers = of("The answer Metric");
+    assert!(
+        !answers.is_empty() && answers.iter().all(|value| *value == 42.0),
+        "{rows:?}"
+    );
+    let latencies = of("Latency (ms) Metric");
+    assert!(
+        !latencies.is_empty() && latencies.iter().all(|value| *value == 5.0),
+        "{rows:?}"
+    );
+    let requests = of("Requests (requests / 1 sec) Rate");
+    assert!(requests.iter().any(|value| *value > 0.0), "{rows:?}");
+    assert!(requests.iter().all(|value| value % 3.0 == 0.0), "{rows:?}");
+    let turns = of("turns (Count / 1 sec) Rate");
+    assert!(turns.iter().any(|value| *value > 0.0), "{rows:?}");
+}
+
+#[test]
+fn dotnet_counters_collects_by_pid() {
+    dotnet_counters_collects("dotnet_counters_collects_by_pid", Form::Pid);
+}
+
+#[test]
+fn dotnet_counters_collects_over_the_socket() {
+    dotnet_counters_collects("dotnet_counters_collects_over_the_socket", Form::Connect);
+}
+
+#[test]
+fn dotnet_counters_collects_over_a_port_that_the_process_dials() {
+    dotnet_counters_collects(
+        "dotnet_counters_collects_over_a_port_that_the_process_dials",
+        Form::Listen,
+    );
+}
+
+#[test]
+fn dotnet_counters_collects_from_its_child() {
+    dotnet_counters_collects("dotnet_counters_collects_from_its_child", Form::Child);
+}
+
+#[test]
+fn dotnet_counters_monitors_what_every_process_has() {
+    let test = "dotnet_counters_monitors_what_every_process_has";
+    let Some(peers) = Peers::for_test(test) else {
+        return;
+    };
+    let mut counting = Command::new(env!("CARGO_BIN_EXE_lab"));
+    counting.args(["counters", "--seconds", "600"]);
+    let arguments = ["monitor", "--duration", "00:00:06"];
+    let ended = run(
+        &peers,
+        &folder(),
+        (counting, Form::Pid),
+        "dotnet-counters",
+        &arguments,
+    );
+    assert_eq!(ended.code, Some(0), "{}", ended.text);
+    for text in ["[System.Runtime]", "CPU Usage (%)", "Working Set (MB)"] {
+        assert!(ended.text.contains(text), "{}", ended.text);
+    }
 }
