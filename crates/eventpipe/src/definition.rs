@@ -3,7 +3,7 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use nettrace::{Field, Metadata};
+use nettrace::{Field, Metadata, TraceWriter, WriteError};
 
 use crate::argument::FieldKind;
 
@@ -93,12 +93,18 @@ pub struct Definition {
     pub(crate) opcode: Opcode,
     pub(crate) version: u32,
     pub(crate) stack: bool,
-    pub(crate) fields: Fields,
+    fields: Fields,
+    /// Tells a trace of the event. A function that goes with the fields, and not a match over them, so that a program which never types
+    /// its fields does not contain what encodes types: 3 KB (docs/nativeaot.md).
+    describe: Describe,
 }
+
+/// Describes an event under that metadata id, as one of that provider.
+type Describe = fn(&Definition, &mut TraceWriter, u32, &str) -> Result<(), WriteError>;
 
 /// The fields of a definition: those of the typed API, or any description of the format.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Fields {
+enum Fields {
     Typed(&'static [FieldDescription]),
     Described(&'static [Field]),
     Encoded(&'static [u8]),
@@ -120,6 +126,7 @@ impl Definition {
             version: 0,
             stack: true,
             fields: Fields::Typed(&[]),
+            describe: Definition::describe_bare,
         }
     }
 
@@ -181,6 +188,7 @@ impl Definition {
     #[must_use]
     pub const fn fields(mut self, fields: &'static [FieldDescription]) -> Self {
         self.fields = Fields::Typed(fields);
+        self.describe = Definition::describe_typed;
         self
     }
 
@@ -189,6 +197,7 @@ impl Definition {
     #[must_use]
     pub const fn described(mut self, fields: &'static [Field]) -> Self {
         self.fields = Fields::Described(fields);
+        self.describe = Definition::describe_described;
         self
     }
 
@@ -197,6 +206,7 @@ impl Definition {
     #[must_use]
     pub const fn encoded(mut self, description: &'static [u8]) -> Self {
         self.fields = Fields::Encoded(description);
+        self.describe = Definition::describe_encoded;
         self
     }
 
@@ -218,18 +228,73 @@ impl Definition {
         }
     }
 
-    pub(crate) fn metadata(&self, id: u32, provider: &str) -> Metadata {
-        let fields: Vec<Field> = match self.fields {
-            Fields::Typed(fields) => fields
-                .iter()
-                .map(|field| Field {
-                    name: String::from(field.name),
-                    field_type: field.kind.field_type(),
-                })
-                .collect(),
-            Fields::Described(fields) => fields.to_vec(),
-            Fields::Encoded(_) => Vec::new(),
+    /// Tells a trace of the event.
+    pub(crate) fn define(
+        &self,
+        writer: &mut TraceWriter,
+        metadata_id: u32,
+        provider: &str,
+    ) -> Result<(), WriteError> {
+        (self.describe)(self, writer, metadata_id, provider)
+    }
+
+    fn describe_bare(
+        &self,
+        writer: &mut TraceWriter,
+        metadata_id: u32,
+        provider: &str,
+    ) -> Result<(), WriteError> {
+        let description = self.description(&[]);
+        writer.define_encoded(metadata_id, provider, &description)
+    }
+
+    fn describe_encoded(
+        &self,
+        writer: &mut TraceWriter,
+        metadata_id: u32,
+        provider: &str,
+    ) -> Result<(), WriteError> {
+        let description = match self.fields {
+            Fields::Encoded(description) => description,
+            Fields::Typed(_) | Fields::Described(_) => &[],
         };
+        writer.define_encoded(metadata_id, provider, description)
+    }
+
+    fn describe_typed(
+        &self,
+        writer: &mut TraceWriter,
+        metadata_id: u32,
+        provider: &str,
+    ) -> Result<(), WriteError> {
+        let fields = match self.fields {
+            Fields::Typed(fields) => fields,
+            Fields::Described(_) | Fields::Encoded(_) => &[],
+        };
+        let fields = fields
+            .iter()
+            .map(|field| Field {
+                name: String::from(field.name),
+                field_type: field.kind.field_type(),
+            })
+            .collect();
+        writer.define_event(&self.metadata(metadata_id, provider, fields))
+    }
+
+    fn describe_described(
+        &self,
+        writer: &mut TraceWriter,
+        metadata_id: u32,
+        provider: &str,
+    ) -> Result<(), WriteError> {
+        let fields = match self.fields {
+            Fields::Described(fields) => fields.to_vec(),
+            Fields::Typed(_) | Fields::Encoded(_) => Vec::new(),
+        };
+        writer.define_event(&self.metadata(metadata_id, provider, fields))
+    }
+
+    fn metadata(&self, id: u32, provider: &str, fields: Vec<Field>) -> Metadata {
         Metadata {
             id,
             provider: String::from(provider),
@@ -242,5 +307,31 @@ impl Definition {
             fields,
             ..Metadata::default()
         }
+    }
+
+    /// The description as a runtime would keep it (nettrace.md 5.4), with fields that are all texts.
+    pub(crate) fn description(&self, texts: &[&str]) -> Vec<u8> {
+        const STRING: u32 = 18;
+        const OPCODE: u8 = 1;
+        fn put_text(out: &mut Vec<u8>, text: &str) {
+            for unit in text.encode_utf16().chain([0]) {
+                out.extend_from_slice(&unit.to_le_bytes());
+            }
+        }
+        let mut out = Vec::new();
+        out.extend_from_slice(&self.id.to_le_bytes());
+        put_text(&mut out, self.name);
+        out.extend_from_slice(&self.keywords.to_le_bytes());
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&u32::from(self.level as u8).to_le_bytes());
+        out.extend_from_slice(&(texts.len() as u32).to_le_bytes());
+        for text in texts {
+            out.extend_from_slice(&STRING.to_le_bytes());
+            put_text(&mut out, text);
+        }
+        if self.opcode != Opcode::INFO {
+            out.extend_from_slice(&[1, 0, 0, 0, OPCODE, self.opcode.0]);
+        }
+        out
     }
 }

@@ -10,7 +10,6 @@ use eventpipe_os::clock::{self, Clock};
 use eventpipe_os::sync::Mutex;
 use eventpipe_os::{process, thread};
 use eventpipe_ring::{Drain, LossReason, Record, Sink, ThreadInfo};
-use hashbrown::HashMap;
 
 use crate::consumer::Consumer;
 use crate::control::{DrainCommand, MAX_SESSIONS};
@@ -18,6 +17,7 @@ use crate::engine::{ENGINE, EVENTS};
 use crate::environment;
 use crate::exit;
 use crate::fork;
+use crate::id_map::IdMap;
 use crate::session::SessionError;
 
 /// Time between two rounds while events come. An event is with its reader's socket within twice this.
@@ -143,7 +143,7 @@ struct Sessions {
     thread: ThreadInfo,
     run: u64,
     /// The system's ids of threads that have been told and have not ended.
-    live: HashMap<u64, u64>,
+    live: IdMap,
 }
 
 impl Sessions {
@@ -159,7 +159,7 @@ impl Sessions {
                 os_thread_id: 0,
             },
             run: 0,
-            live: HashMap::new(),
+            live: IdMap::new(),
         }
     }
 
@@ -226,7 +226,7 @@ impl Sink for Sessions {
     fn thread(&mut self, thread: ThreadInfo) {
         self.thread = thread;
         self.run += 1;
-        self.live.insert(thread.uid, thread.os_thread_id);
+        self.live.get_or_insert(thread.uid, thread.os_thread_id);
     }
 
     fn record(&mut self, record: &Record<'_>, sorted: bool) {
@@ -253,7 +253,7 @@ impl Sink for Sessions {
     }
 
     fn thread_ended(&mut self, uid: u64) {
-        if let Some(os_thread_id) = self.live.remove(&uid) {
+        if let Some(os_thread_id) = self.live.remove(uid) {
             for encoder in self.encoders.iter_mut().flatten() {
                 encoder.thread_ended(ThreadInfo { uid, os_thread_id });
             }

@@ -10,13 +10,12 @@ use core::sync::atomic::Ordering;
 
 use eventpipe_os::{process, thread};
 use eventpipe_ring::{Record, ThreadInfo};
-use hashbrown::HashMap;
 use nettrace::{
     EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
 
-use crate::definition::Fields;
 use crate::event::Event;
+use crate::id_map::IdMap;
 use crate::process_info;
 use crate::session::SessionState;
 
@@ -42,7 +41,7 @@ pub(crate) struct SessionEncoder {
     rundown: u64,
     /// Where a thread's row is, by the system's id. An id that is used again goes on counting, as readers of V4 know threads
     /// by this id only.
-    by_thread_id: HashMap<u64, usize>,
+    by_thread_id: IdMap,
     threads: Vec<Thread>,
     /// The row of the run that is being encoded, and which run that is.
     current: usize,
@@ -106,7 +105,7 @@ impl SessionEncoder {
             writer: TraceWriter::new(format, info),
             stacks,
             rundown,
-            by_thread_id: HashMap::new(),
+            by_thread_id: IdMap::new(),
             threads: Vec::new(),
             current: 0,
             run: u64::MAX,
@@ -204,8 +203,8 @@ impl SessionEncoder {
 
     /// Nothing of the thread will come again.
     pub(crate) fn thread_ended(&mut self, thread: ThreadInfo) {
-        let row = self.by_thread_id.get(&thread.os_thread_id);
-        if let Some(thread_row) = row.and_then(|row| self.threads.get_mut(*row))
+        let row = self.by_thread_id.get(thread.os_thread_id);
+        if let Some(thread_row) = row.and_then(|row| self.threads.get_mut(row as usize))
             && thread_row.uid == thread.uid
         {
             thread_row.ended = true;
@@ -254,9 +253,9 @@ impl SessionEncoder {
     /// The event that runtimes write at the end of every session; ours is in this session only. It is not lost when the queue
     /// is full, because it is one event of known size.
     fn process_info(&mut self, time_ns: u64) {
-        let metadata = process_info::metadata();
-        if self.writer.define_event(&metadata).is_ok() {
-            self.own_event(metadata.id, time_ns, &process_info::payload());
+        if process_info::define(&mut self.writer).is_ok() {
+            let id = process_info::PROCESS_INFO_METADATA;
+            self.own_event(id, time_ns, &process_info::payload());
         }
     }
 
@@ -323,16 +322,7 @@ impl SessionEncoder {
     #[cold]
     fn define_first(&mut self, metadata_id: u32, event: &Event) -> bool {
         let (definition, provider) = (event.definition(), event.provider().name());
-        let defined = match definition.fields {
-            Fields::Encoded(description) => {
-                self.writer
-                    .define_encoded(metadata_id, provider, description)
-            }
-            _ => {
-                let metadata = definition.metadata(metadata_id, provider);
-                self.writer.define_event(&metadata)
-            }
-        };
+        let defined = definition.define(&mut self.writer, metadata_id, provider);
         defined.is_ok()
     }
 
@@ -347,7 +337,9 @@ impl SessionEncoder {
 
     fn row_of(&mut self, thread: ThreadInfo) -> usize {
         let next = self.threads.len();
-        let row = *self.by_thread_id.entry(thread.os_thread_id).or_insert(next);
+        let row = self
+            .by_thread_id
+            .get_or_insert(thread.os_thread_id, next as u64) as usize;
         if row == next {
             self.threads.push(Thread {
                 thread_id: thread.os_thread_id,

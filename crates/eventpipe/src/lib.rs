@@ -67,6 +67,7 @@ mod session;
 mod consumer;
 mod drain;
 mod encoder;
+mod id_map;
 mod listener;
 mod output;
 mod process_info;

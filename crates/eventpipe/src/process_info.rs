@@ -7,9 +7,10 @@ use alloc::vec::Vec;
 use dotnet_diagnostics::codec::{Guid as Cookie, ProcessInfo, ProcessInfoVersion};
 use eventpipe_os::sync::Once;
 use eventpipe_os::{clock, process};
-use nettrace::{Field, FieldType, FormatVersion, Metadata, SystemTime, TraceInfo};
+use nettrace::{FormatVersion, SystemTime, TraceInfo, TraceWriter, WriteError};
 
 use crate::argument::{put_utf16, utf16_units};
+use crate::definition::{Definition, Level};
 use crate::encoder::Rundown;
 
 /// The metadata id of the event `ProcessInfo` in every stream; all others follow.
@@ -36,25 +37,18 @@ pub(crate) fn trace_info() -> TraceInfo {
     }
 }
 
-/// The description of the event `ProcessInfo` (engine.md 8; its version is 1 in the metadata of every runtime).
-pub(crate) fn metadata() -> Metadata {
-    let field = |name: &str| Field {
-        name: String::from(name),
-        field_type: FieldType::String,
-    };
-    Metadata {
-        id: PROCESS_INFO_METADATA,
-        provider: String::from("Microsoft-DotNETCore-EventPipe"),
-        event_id: 1,
-        name: String::from("ProcessInfo"),
-        version: 1,
-        fields: Vec::from([
-            field("CommandLine"),
-            field("OSInformation"),
-            field("ArchInformation"),
-        ]),
-        ..Metadata::default()
-    }
+/// Describes the event `ProcessInfo` (engine.md 8; its version is 1 in the metadata of every runtime).
+pub(crate) fn define(writer: &mut TraceWriter) -> Result<(), WriteError> {
+    let description = Definition::new("ProcessInfo")
+        .id(1)
+        .version(1)
+        .level(Level::LogAlways)
+        .description(&["CommandLine", "OSInformation", "ArchInformation"]);
+    writer.define_encoded(
+        PROCESS_INFO_METADATA,
+        "Microsoft-DotNETCore-EventPipe",
+        &description,
+    )
 }
 
 /// The payload of the event `ProcessInfo`.

@@ -176,9 +176,14 @@ unsafe extern "C" fn EventPipeInternal_DefineEvent(
 impl EventData {
     /// Bytes of our own.
     pub(crate) const fn of(bytes: &[u8]) -> Self {
+        Self::at(bytes.as_ptr(), bytes.len())
+    }
+
+    /// So many bytes at an address.
+    pub(crate) const fn at(address: *const u8, size: usize) -> Self {
         EventData {
-            address: bytes.as_ptr(),
-            size: bytes.len() as u32,
+            address,
+            size: size as u32,
             reserved: 0,
         }
     }

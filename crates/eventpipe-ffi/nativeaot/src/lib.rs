@@ -5,7 +5,7 @@
 //! application and the same runtime then trace through it; docs/nativeaot.md is the recipe.
 //!
 //! The way of an event from managed code: `EventPipeInternal_WriteEventData` ([`event_source`]) → [`eventpipe::Event`] →
-//! ring. From the runtime itself: `FireEtwGCEnd_V1` and the like ([`native`]) → the same. The way of a command: the engine's
+//! ring. From the runtime itself: `FireEtwGCEnd_V1` and the like ([`raise`]) → the same. The way of a command: the engine's
 //! server → [`eventpipe::Provider`]'s callback → the EventSource's callback, or the garbage collector's two words of
 //! state ([`runtime`]).
 //!
@@ -16,7 +16,7 @@
 //!
 //! Invariants:
 //! * N1: nothing here unwinds: the library is built with `panic=abort`.
-//! * N2: the functions that the runtime calls while the world is stopped or from a collector thread ([`native`]) take no
+//! * N2: the functions that the runtime calls while the world is stopped or from a collector thread ([`raise`], [`native`]) take no
 //!   lock, call no foreign code but the C library, and allocate nothing but a thread's first slot.
 //! * N3: handles given to the runtime are `&'static` references that are never freed.
 
@@ -36,10 +36,10 @@ mod activity;
 mod event_source;
 mod life_cycle;
 mod listening;
-mod managed_events;
 mod modules;
 mod native;
 mod native_events;
+mod raise;
 mod runtime;
 mod sampler;
 #[cfg(feature = "standalone")]

@@ -43,7 +43,7 @@ static PROGRAM: AtomicPtr<c_void> = AtomicPtr::new(core::ptr::null_mut());
 #[unsafe(export_name = "_ZN3ETW9LoaderLog10ModuleLoadEPv")]
 extern "C" fn module_load(module: *mut c_void) {
     PROGRAM.store(module, Ordering::Release);
-    if let Some(event) = enabled(Native::ModuleLoadV3) {
+    if let Some(event) = enabled(Native::ModuleLoadV3 as usize) {
         describe(module, &mut |pieces| write_pieces(event, pieces));
     }
 }
@@ -51,14 +51,14 @@ extern "C" fn module_load(module: *mut c_void) {
 /// The rundown at the end of a session: the module of the program.
 pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
     let clr = 0_u16.to_le_bytes();
-    if let Some(event) = native_event(Native::DCEndInitV1) {
+    if let Some(event) = native_event(Native::DCEndInitV1 as usize) {
         rundown.write(event, &[&clr]);
     }
-    if let Some(event) = native_event(Native::ModuleDCEndV3) {
+    if let Some(event) = native_event(Native::ModuleDCEndV3 as usize) {
         let module = PROGRAM.load(Ordering::Acquire);
         describe(module, &mut |pieces| rundown.write(event, pieces));
     }
-    if let Some(event) = native_event(Native::DCEndCompleteV1) {
+    if let Some(event) = native_event(Native::DCEndCompleteV1 as usize) {
         rundown.write(event, &[&clr]);
     }
 }
@@ -144,7 +144,7 @@ fn utf16(text: &str) -> Vec<u8> {
 }
 
 fn hexadecimal(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut text = String::new();
     for byte in bytes.iter().take(BUILD_ID_BYTES) {
         for digit in [byte >> 4, byte & 15] {

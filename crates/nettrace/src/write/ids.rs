@@ -2,13 +2,13 @@
 
 use alloc::vec::Vec;
 
-use hashbrown::HashSet;
+use super::interner::Interner;
 
 /// The metadata ids that were defined: a bit each for the small ones, which are all there are in practice.
 #[derive(Debug, Default)]
 pub(super) struct DefinedIds {
     bits: Vec<u64>,
-    large: HashSet<u32>,
+    large: Interner,
 }
 
 const SMALL_IDS: u32 = 1 << 20;
@@ -16,7 +16,7 @@ const SMALL_IDS: u32 = 1 << 20;
 impl DefinedIds {
     pub(super) fn insert(&mut self, id: u32) {
         if id >= SMALL_IDS {
-            self.large.insert(id);
+            self.large.number(&id.to_le_bytes());
             return;
         }
         let word = (id >> 6) as usize;
@@ -31,7 +31,7 @@ impl DefinedIds {
     #[inline]
     pub(super) fn contains(&self, id: u32) -> bool {
         if id >= SMALL_IDS {
-            return self.large.contains(&id);
+            return self.large.find(&id.to_le_bytes()).is_some();
         }
         self.bits
             .get((id >> 6) as usize)

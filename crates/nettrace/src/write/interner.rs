@@ -1,9 +1,9 @@
 //! Numbers for byte strings: stacks and label lists, which are written once and then named by number.
+//!
+//! A hash table of its own, because the general one with its hash function is five kilobytes of code in a program that wants to be
+//! traced (docs/nativeaot.md), and this one only ever adds.
 
 use alloc::vec::Vec;
-use core::hash::BuildHasher;
-
-use hashbrown::{DefaultHashBuilder, HashTable};
 
 /// Gives equal byte strings equal numbers, from 1 until [`Interner::forget`].
 #[derive(Debug, Default)]
@@ -11,8 +11,11 @@ pub(crate) struct Interner {
     bytes: Vec<u8>,
     /// End of each string in `bytes`; it begins at the end of the one before.
     ends: Vec<usize>,
-    numbers: HashTable<u32>,
-    hasher: DefaultHashBuilder,
+    /// Numbers by hash, 0 where there is none: a power of two of places, at least half of them free. A number that finds its place taken
+    /// goes into the next free one.
+    places: Vec<u32>,
+    /// Where the places lie: nobody outside can tell which strings will meet in one place.
+    seed: u64,
     /// The number given last: callers repeat themselves.
     last: u32,
     /// Strings with numbers up to this one were handed out by [`Interner::pending`].
@@ -20,34 +23,79 @@ pub(crate) struct Interner {
     pending_bytes: usize,
 }
 
+/// Places of the first table.
+const FIRST: usize = 16;
+
 impl Interner {
     /// The number of a string.
     pub(crate) fn number(&mut self, string: &[u8]) -> u32 {
-        if self.last != 0 && self.string(self.last) == string {
-            return self.last;
-        }
-        let hash = self.hasher.hash_one(string);
-        let (bytes, ends) = (&self.bytes, &self.ends);
-        if let Some(&number) = self
-            .numbers
-            .find(hash, |&number| span(bytes, ends, number) == string)
-        {
+        if let Some(number) = self.find(string) {
             self.last = number;
             return number;
         }
         self.bytes.extend_from_slice(string);
         self.ends.push(self.bytes.len());
         let number = self.ends.len() as u32;
-        let (bytes, ends, hasher) = (&self.bytes, &self.ends, &self.hasher);
-        self.numbers.insert_unique(hash, number, |&number| {
-            hasher.hash_one(span(bytes, ends, number))
-        });
+        if self.ends.len() > self.places.len() / 2 {
+            self.grow();
+        } else {
+            self.put(number);
+        }
         self.pending_bytes = self
             .pending_bytes
             .saturating_add(string.len())
             .saturating_add(4);
         self.last = number;
         number
+    }
+
+    /// The number that a string has.
+    pub(crate) fn find(&self, string: &[u8]) -> Option<u32> {
+        if self.last != 0 && self.string(self.last) == string {
+            return Some(self.last);
+        }
+        let mut place = self.first_place(string);
+        loop {
+            match *self.places.get(place)? {
+                0 => return None,
+                number if self.string(number) == string => return Some(number),
+                _ => place = self.next_place(place),
+            }
+        }
+    }
+
+    fn put(&mut self, number: u32) {
+        let mut place = self.first_place(self.string(number));
+        loop {
+            match self.places.get_mut(place) {
+                Some(free) if *free == 0 => {
+                    *free = number;
+                    return;
+                }
+                Some(_) => place = self.next_place(place),
+                None => return,
+            }
+        }
+    }
+
+    /// Twice as many places, and every number into its own.
+    #[cold]
+    fn grow(&mut self) {
+        let places = self.places.len().saturating_mul(2).max(FIRST);
+        self.places.clear();
+        self.places.resize(places, 0);
+        self.seed = self.places.as_ptr() as usize as u64;
+        for number in 1..=self.ends.len() as u32 {
+            self.put(number);
+        }
+    }
+
+    fn first_place(&self, string: &[u8]) -> usize {
+        hash(self.seed, string) as usize & self.places.len().wrapping_sub(1)
+    }
+
+    fn next_place(&self, place: usize) -> usize {
+        place.wrapping_add(1) & self.places.len().wrapping_sub(1)
     }
 
     fn string(&self, number: u32) -> &[u8] {
@@ -75,13 +123,30 @@ impl Interner {
 
     /// Begins again at 1.
     pub(crate) fn forget(&mut self) {
+        if !self.ends.is_empty() {
+            self.places.fill(0);
+        }
         self.bytes.clear();
         self.ends.clear();
-        self.numbers.clear();
         self.last = 0;
         self.written = 0;
         self.pending_bytes = 0;
     }
+}
+
+/// Eight bytes at a time, each of which reaches all bits of the result by a multiplication into twice the width.
+fn hash(seed: u64, string: &[u8]) -> u64 {
+    const ODD: u64 = 0x9E37_79B9_7F4A_7C15;
+    let mut hash = seed ^ string.len() as u64;
+    for chunk in string.chunks(8) {
+        let mut word = [0; 8];
+        for (place, byte) in word.iter_mut().zip(chunk) {
+            *place = *byte;
+        }
+        let product = u128::from(hash ^ u64::from_le_bytes(word)).wrapping_mul(u128::from(ODD));
+        hash = product as u64 ^ (product >> 64) as u64;
+    }
+    hash
 }
 
 fn span<'a>(bytes: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
@@ -93,4 +158,33 @@ fn span<'a>(bytes: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
         .unwrap_or(0);
     let end = ends.get(index).copied().unwrap_or(0);
     bytes.get(start..end).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interner;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn equal_strings_have_equal_numbers_until_they_are_forgotten() {
+        let mut interner = Interner::default();
+        let strings: Vec<Vec<u8>> = (0..1000_u32)
+            .map(|at| at.to_le_bytes().repeat(at as usize % 7))
+            .collect();
+        let mut numbers: Vec<u32> = Vec::new();
+        for string in &strings {
+            numbers.push(interner.number(string));
+        }
+        // Every seventh one is empty.
+        let different = numbers.iter().max().copied();
+        assert_eq!(different, Some(1000 - 1000_u32.div_ceil(7) + 1));
+        for (string, number) in strings.iter().zip(&numbers) {
+            assert_eq!(interner.find(string), Some(*number));
+            assert_eq!(interner.number(string), *number);
+        }
+        assert_eq!(interner.find(b"another"), None);
+        interner.forget();
+        assert_eq!(interner.find(b""), None);
+        assert_eq!(interner.number(b"another"), 1);
+    }
 }
