@@ -21,12 +21,12 @@ use eventpipe_os::{clock, thread};
 use crate::callback::{Callback, Cause, Change};
 use crate::consumer::Consumer;
 use crate::definition::Definition;
-use crate::engine::{ENGINE, EVENTS};
+use crate::engine::{ENGINE, EVENTS, RING};
 use crate::event::Event;
 use crate::filter::Filter;
 use crate::fork;
 use crate::provider::Provider;
-use crate::session::{SessionError, SessionId, SessionState};
+use crate::session::{Buffering, SessionError, SessionId, SessionState};
 
 /// As many sessions as a mask has bits.
 pub(crate) const MAX_SESSIONS: usize = 64;
@@ -64,6 +64,9 @@ impl ControlLock {
         }
         let guard = self.control.lock();
         self.holder.store(me, Ordering::Relaxed);
+        // Whoever releases writers that wait for room needs this lock, so an event that is written under it (by an
+        // allocator) does not wait.
+        RING.exempt(me);
         Some(ControlGuard {
             guard,
             holder: &self.holder,
@@ -73,6 +76,7 @@ impl ControlLock {
 
 impl Drop for ControlGuard<'_> {
     fn drop(&mut self) {
+        RING.exempt(0);
         self.holder.store(0, Ordering::Relaxed);
     }
 }
@@ -219,6 +223,7 @@ impl Control {
         if let Some(slot) = self.slots.get_mut(bit as usize) {
             *slot = None;
         }
+        RING.set_blocking(bit, false);
     }
 
     /// The session's output has ended: nothing is left to wait for.
@@ -337,6 +342,7 @@ pub(crate) fn unregister(provider: &'static Provider) {
         }
         removed
     };
+    RING.tell_waiting();
     if let Some(callback) = removed.and_then(|removed| removed.callback) {
         callback.close();
     }
@@ -361,7 +367,11 @@ pub(crate) fn define(provider: &'static Provider, event: &'static Event) {
 }
 
 /// Takes a bit for a session, and gives the session its id.
-pub(crate) fn reserve(filter: Filter, stacks: bool) -> Result<(u32, SessionId), SessionError> {
+pub(crate) fn reserve(
+    filter: Filter,
+    stacks: bool,
+    buffering: Buffering,
+) -> Result<(u32, SessionId), SessionError> {
     let mut control = ENGINE.control.lock().ok_or(SessionError::InsideEngine)?;
     let control = &mut *control;
     if control.closed {
@@ -382,6 +392,8 @@ pub(crate) fn reserve(filter: Filter, stacks: bool) -> Result<(u32, SessionId), 
         stacks,
         phase: Phase::Reserved,
     });
+    // In no mask yet.
+    RING.set_blocking(bit as u32, buffering == Buffering::Block);
     Ok((bit as u32, id))
 }
 
@@ -449,6 +461,8 @@ pub(crate) fn disable(id: SessionId, with_callbacks: bool) -> Option<Arc<Session
         change(control, bit, Cause::SessionStopped, &mut callbacks);
         (session, bit)
     };
+    // Writers that wait for room look at the masks again.
+    RING.tell_waiting();
     // A writer that is inside the write path may have read a mask from before; it is waited for with no lock held.
     ENGINE.ring.quiesce();
     if let Some(mut control) = ENGINE.control.lock() {

@@ -62,6 +62,8 @@ pub(crate) fn take_pool() -> Result<(), SessionError> {
 }
 
 fn run() {
+    // It is what the others wait for.
+    ENGINE.ring.never_wait();
     let mut sessions = Sessions::new();
     let mut drain = None;
     let mut last_session_ns = None;
@@ -96,7 +98,7 @@ fn run() {
         if sessions.active == 0 {
             continue;
         }
-        if !sessions.finishing.is_empty() {
+        if !sessions.finishing.is_empty() || round.starved {
             ENGINE.drain.wait(Some(STOP_INTERVAL_NS));
         } else if round.records > 0 || round.lost > 0 || sessions.has_pending() {
             ENGINE.drain.wait(Some(INTERVAL_NS));

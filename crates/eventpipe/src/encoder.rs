@@ -14,10 +14,11 @@ use nettrace::{
     EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
 
+use crate::engine::RING;
 use crate::event::Event;
 use crate::id_map::IdMap;
 use crate::process_info;
-use crate::session::SessionState;
+use crate::session::{Buffering, SessionState};
 
 /// Bytes that are handed to the queue at once while a round goes on.
 const PIECE: usize = 128 << 10;
@@ -37,6 +38,9 @@ pub(crate) struct SessionEncoder {
     session: Arc<SessionState>,
     writer: TraceWriter,
     stacks: bool,
+    /// Writers are held while too much waits for the reader.
+    blocking: bool,
+    held: bool,
     /// What the rundown at the end tells of; 0 = no rundown.
     rundown: u64,
     /// Where a thread's row is, by the system's id. An id that is used again goes on counting, as readers of V4 know threads
@@ -101,6 +105,8 @@ impl SessionEncoder {
         let start = u64::try_from(info.sync_ticks).unwrap_or_default();
         let mut encoder = SessionEncoder {
             bit,
+            blocking: session.buffering == Buffering::Block,
+            held: false,
             session,
             writer: TraceWriter::new(format, info),
             stacks,
@@ -217,13 +223,17 @@ impl SessionEncoder {
             || self.bytes_since_point >= POINT_BYTES;
         // While a thread is stuck inside an event the boundary stays behind events that were already given: a point would
         // lie. And a full queue would grow without end by points, so they wait until there is room; what they say is not lost.
-        let possible = time_ns >= self.newest_ns && self.session.queue.has_room(0);
+        let possible = time_ns >= self.newest_ns && !self.session.queue.has_backlog();
         if self.has_pending() && due && possible {
             self.sequence_point(time_ns, false);
         } else {
             self.writer.flush();
         }
         self.hand_over();
+        if self.held && self.session.queue.has_room_or_wakes() {
+            self.held = false;
+            RING.lift(self.bit);
+        }
         self.publish_counts();
     }
 
@@ -403,6 +413,10 @@ impl SessionEncoder {
         let output = self.writer.output();
         self.bytes_since_point += output.len() as u64;
         self.session.queue.push(output);
+        if self.blocking && !self.held && self.session.queue.has_backlog() {
+            self.held = true;
+            RING.hold(self.bit);
+        }
     }
 
     fn publish_counts(&self) {

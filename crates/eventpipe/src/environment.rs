@@ -7,6 +7,7 @@
 //! | `EventPipeConfig` | its providers ([`parse_provider_string`]); those of the host, else everything, if missing |
 //! | `EventPipeOutputPath` | its file, `{pid}` being replaced; `trace.nettrace` if missing |
 //! | `EventPipeCircularMB` | its buffer; 256 MB if missing, 1 MB if 0 |
+//! | `EventPipeBufferingMode` | 0 drop, 1 block; anything else, or 1 without streaming: no session |
 //! | `EventPipeOutputStreaming` | 0: written at the end only |
 //! | `EventPipeEnableStackwalk` | 0: no session gets stacks |
 //! | `EventPipeNetTraceFormat` | its format: 6 for V6, else V4 |
@@ -25,7 +26,7 @@ use crate::filter::ProviderRequest;
 use crate::message;
 use crate::process_info::{self, text};
 use crate::provider_string::{hexadecimal, parse_provider_string};
-use crate::session::{Format, SessionRequest};
+use crate::session::{Buffering, Format, SessionRequest};
 
 const DEFAULT_POOL_MB: u64 = 64;
 const DEFAULT_BUFFER_MB: u64 = 256;
@@ -114,12 +115,22 @@ pub(crate) fn start_session() {
             }
         },
     };
+    let buffering =
+        match setting("EventPipeBufferingMode").map(|_| number("EventPipeBufferingMode")) {
+            None | Some(Some(0)) => Buffering::Drop,
+            Some(Some(1)) => Buffering::Block,
+            Some(_) => {
+                message::warn(&["no session: EventPipeBufferingMode is neither 0 nor 1"]);
+                return;
+            }
+        };
     let megabytes = number("EventPipeCircularMB")
         .unwrap_or(DEFAULT_BUFFER_MB)
         .max(1);
     let request = SessionRequest {
         providers,
         buffer_mb: u32::try_from(megabytes).unwrap_or(u32::MAX),
+        buffering,
         format: if number("EventPipeNetTraceFormat") == Some(6) {
             Format::V6
         } else {

@@ -103,7 +103,9 @@ pub use provider::{Provider, ProviderBuilder};
 pub use provider_string::{ProviderStringError, parse_provider_string};
 #[cfg(feature = "server")]
 pub use server::{ServerCommands, limit_server};
-pub use session::{Format, Session, SessionError, SessionId, SessionRequest, SessionStatistics};
+pub use session::{
+    Buffering, Format, Session, SessionError, SessionId, SessionRequest, SessionStatistics,
+};
 
 /// Makes the process traceable: opens the diagnostics socket, starts the session that the environment asks for, and sees to it
 /// that sessions are completed when the process exits. Call it at the start of `main`; calling it again does nothing.
@@ -118,6 +120,7 @@ pub use session::{Format, Session, SessionError, SessionId, SessionRequest, Sess
 /// | `EventPipeConfig` | its providers, `name[:keywords[:level[:arguments]]],…` ([`parse_provider_string`]); those of the [`Host`], else everything, if missing |
 /// | `EventPipeOutputPath` | its file, `{pid}` being replaced; `trace.nettrace` if missing |
 /// | `EventPipeCircularMB` | megabytes that may wait for a slow disk; 256 if missing |
+/// | `EventPipeBufferingMode` | 1: writers wait for a slow disk and lose nothing; 0, the default: events are lost; anything else, or 1 without streaming: no session |
 /// | `EventPipeOutputStreaming` | 0: the file is written at the end only |
 /// | `EventPipeEnableStackwalk` | 0: events carry no stacks, in no session |
 /// | `EventPipeNetTraceFormat` | 6: the file has version 6 of the format, else 4 |

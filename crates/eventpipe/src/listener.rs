@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use eventpipe_os::order::heap_sort;
 use eventpipe_os::sync::{Mutex, Signal};
@@ -15,8 +15,10 @@ use eventpipe_ring::{Record, ThreadInfo};
 use nettrace::{Guid, TraceInfo};
 
 use crate::control;
+use crate::engine::{ENGINE, RING};
+use crate::environment;
 use crate::event::Event;
-use crate::session::{self, Session, SessionError, SessionRequest, SessionState};
+use crate::session::{self, Buffering, Session, SessionError, SessionRequest, SessionState};
 
 /// An event as a [`Listener`] gives it.
 #[derive(Clone, Debug)]
@@ -62,7 +64,18 @@ struct Feed {
     /// Bytes of the events that wait, and how many may.
     used: AtomicUsize,
     limit: usize,
+    /// In block mode: writers are held while more than this waits.
+    backlog_limit: Option<usize>,
+    /// The writers are held.
+    held: AtomicBool,
     signal: Signal,
+}
+
+impl Feed {
+    fn has_backlog(&self) -> bool {
+        self.backlog_limit
+            .is_some_and(|limit| self.used.load(Ordering::SeqCst) > limit)
+    }
 }
 
 impl SessionRequest {
@@ -84,10 +97,18 @@ impl Listener {
         limit: usize,
         start: TraceInfo,
     ) -> (Listener, Box<Ear>) {
+        let backlog_limit = match state.buffering {
+            Buffering::Drop => None,
+            Buffering::Block => Some(session::backlog_limit(limit)),
+        };
         let feed = Arc::new(Feed {
             events: Mutex::new(VecDeque::new()),
             used: AtomicUsize::new(0),
-            limit,
+            limit: backlog_limit.map_or(limit, |backlog| {
+                limit.max(backlog.saturating_add(environment::pool_bytes().saturating_mul(2)))
+            }),
+            backlog_limit,
+            held: AtomicBool::new(false),
             signal: Signal::new(),
         });
         let ear = Ear {
@@ -108,8 +129,16 @@ impl Listener {
 
     /// The oldest event that has not been read, if one is there.
     pub fn next(&self) -> Option<HeardEvent> {
-        let heard = self.feed.events.lock().pop_front()?;
-        self.feed.used.fetch_sub(size(&heard), Ordering::Relaxed);
+        let feed = &self.feed;
+        if feed.backlog_limit.is_some() {
+            // This thread is what the writers wait for.
+            RING.never_wait();
+        }
+        let heard = feed.events.lock().pop_front()?;
+        feed.used.fetch_sub(size(&heard), Ordering::SeqCst);
+        if feed.held.load(Ordering::SeqCst) && !feed.has_backlog() {
+            ENGINE.drain.set();
+        }
         Some(*heard)
     }
 
@@ -136,6 +165,15 @@ impl Listener {
     /// Turns the events off. What was delivered can still be read.
     pub fn stop(&self) {
         control::disable(self.session.id(), true);
+    }
+}
+
+impl Drop for Listener {
+    /// Writers that wait for a reader would wait for ever.
+    fn drop(&mut self) {
+        if self.feed.backlog_limit.is_some() {
+            self.stop();
+        }
     }
 }
 
@@ -188,6 +226,7 @@ impl Ear {
 
     pub(crate) fn boundary(&mut self) {
         self.session.publish(self.delivered, self.lost);
+        self.hold_or_lift();
         if self.batch.is_empty() {
             return;
         }
@@ -198,6 +237,20 @@ impl Ear {
         let batch = self.batch.drain(..).map(|(_, heard)| heard);
         self.feed.events.lock().extend(batch);
         self.feed.signal.set();
+    }
+
+    /// In block mode.
+    fn hold_or_lift(&self) {
+        let held = &self.feed.held;
+        if self.feed.has_backlog() && !held.load(Ordering::Relaxed) {
+            // First the request to be woken, then another look: as the reader makes room first, then looks for the request.
+            held.store(true, Ordering::SeqCst);
+            RING.hold(self.bit);
+        }
+        if held.load(Ordering::Relaxed) && !self.feed.has_backlog() {
+            held.store(false, Ordering::Relaxed);
+            RING.lift(self.bit);
+        }
     }
 
     pub(crate) fn finish(mut self) {

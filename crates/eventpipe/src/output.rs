@@ -16,6 +16,7 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags};
 
 use crate::control;
+use crate::engine::ENGINE;
 use crate::exit;
 use crate::foreign;
 use crate::queue::{Next, Queue};
@@ -53,6 +54,8 @@ fn run(session: &SessionState, mut output: Output) {
     session
         .sender
         .store(thread::os_thread_id(), Ordering::Relaxed);
+    // It makes the room that others wait for.
+    ENGINE.ring.never_wait();
     let queue = &session.queue;
     let complete = loop {
         match queue.next() {

@@ -20,6 +20,8 @@ const SPARE_BYTES: usize = 4 << 20;
 pub(crate) struct Queue {
     state: Mutex<State>,
     limit: usize,
+    /// The drain waits (`drain_waits`) until no more than this waits for the reader.
+    backlog_limit: usize,
     /// Bytes that wait, the piece being sent included.
     used: AtomicUsize,
     aborted: AtomicBool,
@@ -53,11 +55,13 @@ pub(crate) enum Next {
 }
 
 impl Queue {
-    pub(crate) fn new(limit: usize) -> Result<Self, rustix::io::Errno> {
+    /// For at most `limit` bytes; `backlog_limit`: so many should wait at most.
+    pub(crate) fn new(limit: usize, backlog_limit: usize) -> Result<Self, rustix::io::Errno> {
         use rustix::event::{EventfdFlags, eventfd};
         Ok(Queue {
             state: Mutex::new(State::default()),
             limit,
+            backlog_limit,
             used: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
             drain_waits: AtomicBool::new(false),
@@ -78,14 +82,19 @@ impl Queue {
         self.has_room(bytes.saturating_sub(self.limit / 10))
     }
 
+    /// Whether more waits for the reader than there should.
+    pub(crate) fn has_backlog(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > self.backlog_limit
+    }
+
     /// Whether there is room; if not, the drain is woken when there is.
     pub(crate) fn has_room_or_wakes(&self) -> bool {
-        if self.has_room(0) {
+        if !self.has_backlog() && !self.is_aborted() {
             return true;
         }
         self.drain_waits.store(true, Ordering::SeqCst);
         // Looked at again after the request was made, as the sender looks for the request after making room.
-        self.used.load(Ordering::SeqCst) <= self.limit && !self.is_aborted()
+        self.used.load(Ordering::SeqCst) <= self.backlog_limit && !self.is_aborted()
     }
 
     /// Appends what stands in `piece` and leaves an empty buffer there.
@@ -180,7 +189,7 @@ impl Queue {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |used| {
                 Some(used.saturating_sub(sent))
             });
-        if self.drain_waits.load(Ordering::SeqCst) && self.has_room(0) {
+        if self.drain_waits.load(Ordering::SeqCst) && !self.has_backlog() {
             self.drain_waits.store(false, Ordering::Relaxed);
             ENGINE.drain.set();
         }

@@ -18,7 +18,7 @@ use crate::filter::{Filter, ProviderRequest};
 use crate::listener::Listener;
 use crate::output::{self, Output};
 use crate::queue::Queue;
-use crate::{drain, process_info};
+use crate::{drain, environment, process_info};
 
 /// Names a session. Never 0, never used again in the life of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -33,6 +33,20 @@ pub enum Format {
     V4,
     /// V6.
     V6,
+}
+
+/// What becomes of events for which there is no room, because the reader is slower than the writers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Buffering {
+    /// They are lost, and counted.
+    #[default]
+    Drop,
+    /// Their writers wait until there is room, the reader goes away or the session stops: nothing is lost, and a reader that
+    /// does not read stops the program. Lost (and counted) are still events above the largest size, and those of code that must
+    /// not wait: signal handlers, events inside events, threads that make room (those of the engine, a session's callback, a thread that
+    /// has read from a [`Listener`] of this kind).
+    Block,
 }
 
 /// Why a session did not start.
@@ -120,6 +134,7 @@ impl From<eventpipe_os::Error> for SessionError {
 pub struct SessionRequest {
     pub(crate) providers: Vec<ProviderRequest>,
     pub(crate) buffer_mb: u32,
+    pub(crate) buffering: Buffering,
     pub(crate) format: Format,
     pub(crate) stacks: bool,
     pub(crate) rundown_keywords: u64,
@@ -139,6 +154,7 @@ impl SessionRequest {
         SessionRequest {
             providers: Vec::new(),
             buffer_mb: 256,
+            buffering: Buffering::Drop,
             format: Format::V4,
             stacks: true,
             rundown_keywords: 0,
@@ -157,6 +173,13 @@ impl SessionRequest {
     #[must_use]
     pub fn buffer_mb(mut self, megabytes: u32) -> Self {
         self.buffer_mb = megabytes;
+        self
+    }
+
+    /// What becomes of events when there is no room.
+    #[must_use]
+    pub fn buffering(mut self, buffering: Buffering) -> Self {
+        self.buffering = buffering;
         self
     }
 
@@ -181,9 +204,21 @@ impl SessionRequest {
         self
     }
 
+    fn check(&self) -> Result<(), SessionError> {
+        if self.providers.is_empty() {
+            return Err(SessionError::NoProviders);
+        }
+        if self.hold_until_stop && self.buffering == Buffering::Block {
+            // Nobody would ever make room.
+            return Err(SessionError::Unsupported);
+        }
+        Ok(())
+    }
+
     /// Starts the session into a file, which is made or emptied. It is written as the events come, and is a readable trace at
     /// any moment.
     pub fn start_file(self, path: &str) -> Result<Session, SessionError> {
+        self.check()?;
         let file = output::create_file(path)?;
         let session = start(self, Output::File(file))?;
         session.begin(Vec::new());
@@ -204,14 +239,13 @@ impl SessionRequest {
 
 /// Starts a session whose output waits for [`Session::begin`].
 pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Session, SessionError> {
-    if request.providers.is_empty() {
-        return Err(SessionError::NoProviders);
-    }
+    request.check()?;
     drain::start()?;
     let hold = request.hold_until_stop;
     let (bit, id) = control::reserve(
         Filter::new(core::mem::take(&mut request.providers)),
         request.stacks,
+        request.buffering,
     )?;
     let built = drain::take_pool().and_then(|()| build(request, output, bit, id));
     match built {
@@ -229,13 +263,13 @@ pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Sessi
 
 /// Starts a session that the program reads itself.
 pub(crate) fn start_listener(mut request: SessionRequest) -> Result<Listener, SessionError> {
-    if request.providers.is_empty() {
-        return Err(SessionError::NoProviders);
-    }
+    request.check()?;
     drain::start()?;
-    let (bit, id) = control::reserve(Filter::new(core::mem::take(&mut request.providers)), false)?;
+    let filter = Filter::new(core::mem::take(&mut request.providers));
+    let buffering = request.buffering;
+    let (bit, id) = control::reserve(filter, false, buffering)?;
     let limit = buffer_bytes(&request);
-    let built = drain::take_pool().and_then(|()| SessionState::new(id, limit));
+    let built = drain::take_pool().and_then(|()| SessionState::new(id, limit, buffering));
     match built {
         Ok(state) => {
             let session = Session {
@@ -266,7 +300,7 @@ fn build(
     bit: u32,
     id: SessionId,
 ) -> Result<(Arc<SessionState>, Box<SessionEncoder>), SessionError> {
-    let state = SessionState::new(id, buffer_bytes(&request))?;
+    let state = SessionState::new(id, buffer_bytes(&request), request.buffering)?;
     let format = match request.format {
         Format::V4 => WriteFormat::V4,
         Format::V6 => WriteFormat::V6,
@@ -282,6 +316,12 @@ fn build(
     ));
     output::start(state.clone(), output)?;
     Ok((state, encoder))
+}
+
+/// How much may wait for the reader of a session in block mode before writers are held. Below its limit, because what is in
+/// the pool, and what they still write into the blocks that they have, comes on top.
+pub(crate) fn backlog_limit(limit: usize) -> usize {
+    (limit / 2).max(limit.saturating_sub(environment::pool_bytes()))
 }
 
 /// A running session. Dropping it does not stop the session.
@@ -346,6 +386,7 @@ pub(crate) const STALL_NS: u64 = 10_000_000_000;
 pub(crate) struct SessionState {
     id: SessionId,
     pub(crate) queue: Queue,
+    pub(crate) buffering: Buffering,
     pub(crate) delivered: AtomicU64,
     pub(crate) lost: AtomicU64,
     pub(crate) bytes: AtomicU64,
@@ -359,10 +400,18 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    fn new(id: SessionId, limit: usize) -> Result<Arc<Self>, SessionError> {
+    fn new(id: SessionId, limit: usize, buffering: Buffering) -> Result<Arc<Self>, SessionError> {
         Ok(Arc::new(SessionState {
             id,
-            queue: Queue::new(limit)?,
+            queue: match buffering {
+                Buffering::Drop => Queue::new(limit, limit),
+                Buffering::Block => {
+                    let backlog = backlog_limit(limit);
+                    let most = backlog.saturating_add(environment::pool_bytes().saturating_mul(2));
+                    Queue::new(limit.max(most), backlog)
+                }
+            }?,
+            buffering,
             delivered: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             bytes: AtomicU64::new(0),

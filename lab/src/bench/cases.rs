@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
-use eventpipe::{Level, ProviderRequest, Session, SessionRequest};
+use eventpipe::{Buffering, Level, ProviderRequest, Session, SessionError, SessionRequest};
 use eventpipe_ring::{EventKey, LossReason, Record, RecordOptions, Ring, Sink, ThreadInfo};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -87,6 +87,12 @@ fn round(os_clock: bool, note: &mut dyn FnMut(&'static str, f64)) -> Result<()> 
     note("event_100b_ns", traced(1, false, PIECES, write)?);
     let flood = traced(1, false, Rhythm::Flood(100_000), write)?;
     note("event_100b_flood_ns", flood);
+    let (one, flood) = (
+        in_block_mode(PIECES, write)?,
+        in_block_mode(Rhythm::Flood(1_000_000), write)?,
+    );
+    note("event_100b_block_ns", one);
+    note("event_100b_block_flood_ns", flood);
     note("event_100b_8_sessions_ns", traced(8, false, PIECES, write)?);
     note(
         "event_100b_64_sessions_ns",
@@ -152,8 +158,20 @@ enum Rhythm {
 
 /// The same while sessions listen that throw everything away. All events must have been delivered.
 fn traced(sessions: usize, stacks: bool, rhythm: Rhythm, write: impl Fn(u64)) -> Result<f64> {
+    let sessions = (0..sessions).map(|_| open(stacks)).collect::<Result<_>>()?;
+    traced_by(sessions, rhythm, write)
+}
+
+/// The same with one session for which writers wait when there is no room.
+fn in_block_mode(rhythm: Rhythm, write: impl Fn(u64)) -> Result<f64> {
+    let session = request(false)
+        .buffering(Buffering::Block)
+        .start_callback(|_| {});
+    traced_by(vec![session.map_err(not_started)?], rhythm, write)
+}
+
+fn traced_by(sessions: Vec<Session>, rhythm: Rhythm, write: impl Fn(u64)) -> Result<f64> {
     const WARM_UP: u64 = 2_000;
-    let sessions: Vec<Session> = (0..sessions).map(|_| open(stacks)).collect::<Result<_>>()?;
     burst(WARM_UP, PIECE, &write, settle);
     let (count, ns) = match rhythm {
         Rhythm::Pieces(pieces) => {
@@ -177,12 +195,18 @@ fn traced(sessions: usize, stacks: bool, rhythm: Rhythm, write: impl Fn(u64)) ->
 }
 
 fn open(stacks: bool) -> Result<Session> {
+    request(stacks).start_callback(|_| {}).map_err(not_started)
+}
+
+fn request(stacks: bool) -> SessionRequest {
     SessionRequest::new()
         .provider(ProviderRequest::new(PROVIDER).level(Level::Verbose))
         .buffer_mb(64)
         .stacks(stacks)
-        .start_callback(|_| {})
-        .map_err(|error| anyhow::anyhow!("starting a session: {}", error.text()))
+}
+
+fn not_started(error: SessionError) -> anyhow::Error {
+    anyhow::anyhow!("starting a session: {}", error.text())
 }
 
 /// Runs `work` under a stack of (about) `frames` frames.

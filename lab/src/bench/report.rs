@@ -49,6 +49,12 @@ const ROWS: &[Row] = &[
         "100 bytes, stack of 30 frames",
         Some(90.0),
     ),
+    row("event_100b_block_ns", "100 bytes, block mode", None),
+    row(
+        "event_100b_block_flood_ns",
+        "100 bytes, block mode, waiting for the drain",
+        None,
+    ),
     row("event_100b_8_sessions_ns", "100 bytes, 8 sessions", None),
     row("event_100b_64_sessions_ns", "100 bytes, 64 sessions", None),
     row("sessions_8_over_1", "8 sessions by one", None),

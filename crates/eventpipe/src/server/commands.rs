@@ -26,7 +26,7 @@ use crate::environment;
 use crate::filter::{EventIds, ProviderRequest};
 use crate::output::Output;
 use crate::process_info::{process_info, text};
-use crate::session::{self, Format, SessionId, SessionRequest, SessionState};
+use crate::session::{self, Buffering, Format, SessionId, SessionRequest, SessionState};
 
 #[derive(Debug)]
 pub(super) enum Answer {
@@ -87,10 +87,6 @@ pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>, port: PortNumber)
 }
 
 fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
-    if request.buffering_mode != BufferingMode::Drop {
-        // The answer of runtimes before .NET 11, which makes tools ask again without it.
-        return Answer::error(ErrorCode::UNKNOWN_COMMAND);
-    }
     let supported =
         request.session == SessionKind::Stream && request.format == codec::Format::NetTrace;
     if !supported {
@@ -102,6 +98,10 @@ fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
     let request = SessionRequest {
         providers: request.providers.into_iter().map(provider).collect(),
         buffer_mb: request.buffer_mb,
+        buffering: match request.buffering_mode {
+            BufferingMode::Drop => Buffering::Drop,
+            BufferingMode::Block => Buffering::Block,
+        },
         format: Format::V4,
         stacks: request.stack_walk && environment::stacks_enabled(),
         rundown_keywords: request.rundown_keyword,

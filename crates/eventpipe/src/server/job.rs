@@ -9,6 +9,8 @@ use dotnet_diagnostics::codec::{ErrorCode, encode_error};
 use eventpipe_os::sync::Mutex;
 use eventpipe_os::thread;
 
+use crate::engine::ENGINE;
+
 /// One at a time: clients must not be able to fill the process with threads or the disk with files.
 static BUSY: AtomicBool = AtomicBool::new(false);
 
@@ -27,6 +29,7 @@ impl Job {
         let doing = job.clone();
         let entry = Box::new(move || {
             let finish = Finish(doing);
+            ENGINE.ring.never_wait();
             let answer = work();
             *finish.0.answer.lock() = Some(answer);
         });

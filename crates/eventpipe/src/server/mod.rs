@@ -27,6 +27,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 
+use crate::engine::ENGINE;
 use crate::message;
 use crate::output::timespec;
 use connection::Connection;
@@ -102,6 +103,8 @@ pub(crate) fn notify() {
 
 fn run(listener: Option<&OwnedFd>, mut ports: Vec<Port>) {
     let Some(Some(wake)) = WAKE.get() else { return };
+    // Its clients end sessions, which may be what writers wait for.
+    ENGINE.ring.never_wait();
     let mut connections: Vec<Connection> = Vec::new();
     let mut accept_after_ns = 0;
     loop {
