@@ -28,6 +28,7 @@ mod signals;
 mod table;
 mod target;
 mod terminal;
+mod users;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;

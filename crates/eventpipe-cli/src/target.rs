@@ -42,6 +42,16 @@ impl Described {
         }
     }
 
+    /// Whose engine it has; `None` if it does not say.
+    pub(crate) fn kind(&self) -> Option<&'static str> {
+        match &self.info {
+            Ok(info) if is_native(info) => Some("EventPipe"),
+            Ok(_) => Some(".NET"),
+            Err(error) if error.is_unsupported() => Some(".NET"),
+            Err(_) => None,
+        }
+    }
+
     /// Why the process did not say more; `None` where it could not be expected to (ipc.md 2: .NET
     /// Core 3 does not know the question).
     pub(crate) fn trouble(&self) -> Option<String> {

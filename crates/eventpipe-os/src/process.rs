@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 
 /// The process id.
@@ -300,6 +300,28 @@ pub fn at_fork_child(hook: fn()) -> Result<(), Error> {
         Some(true) if unsafe { libc::pthread_atfork(None, None, Some(run_at_fork)) } == 0 => Ok(()),
         _ => Err(Error::new("pthread_atfork", libc::ENOMEM)),
     }
+}
+
+/// The user at the other end of a Unix socket. Not by rustix, whose answer has no room for the process id 0, which is
+/// what the kernel says of a process that is not in our pid namespace. None if it is no such socket.
+pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {
+    let mut peer = libc::ucred {
+        pid: 0,
+        uid: 0,
+        gid: 0,
+    };
+    let mut size = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `size` bytes to `peer`, any of which make a valid value.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut size,
+        )
+    };
+    (result == 0).then_some(peer.uid)
 }
 
 /// Writes to the standard error stream, as much as goes; what fails is ignored, since there is

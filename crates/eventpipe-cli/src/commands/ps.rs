@@ -4,6 +4,7 @@ use crate::cli::Ps;
 use crate::table::{self, Align, Table};
 use crate::target::{self, Described};
 use crate::terminal;
+use crate::users::Users;
 use serde::Serialize;
 use std::io::Write as _;
 
@@ -14,6 +15,9 @@ struct Row {
     container_pid: Option<u32>,
     name: String,
     uid: u32,
+    user: Option<String>,
+    /// `.NET` or `EventPipe`.
+    kind: Option<&'static str>,
     runtime: Option<String>,
     product_version: Option<String>,
     entry_assembly: Option<String>,
@@ -29,9 +33,10 @@ struct Row {
 /// Prints the list.
 pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
     let processes = target::all()?;
+    let users = Users::read();
     let mut out = terminal::out();
     if arguments.json {
-        let rows: Vec<Row> = processes.iter().map(row).collect();
+        let rows: Vec<Row> = processes.iter().map(|one| row(one, &users)).collect();
         serde_json::to_writer_pretty(&mut out, &rows)?;
         writeln!(out)?;
         return Ok(out.flush()?);
@@ -43,17 +48,13 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
     let in_containers = processes
         .iter()
         .any(|d| d.process.container_pid != d.process.pid);
-    let own_uid = rustix::process::geteuid().as_raw();
-    let other_users = processes.iter().any(|d| d.process.uid != own_uid);
     let mut headers = vec![("PID", Align::Right)];
     if in_containers {
         headers.push(("INNER", Align::Right));
     }
-    if other_users {
-        headers.push(("UID", Align::Right));
-    }
-    let name_column = headers.len();
+    let name_column = headers.len() + 1;
     headers.extend([
+        ("USER", Align::Left),
         ("NAME", Align::Left),
         ("RUNTIME", Align::Left),
         ("COMMAND", Align::Left),
@@ -67,10 +68,9 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
         if in_containers {
             cells.push(process.container_pid.to_string());
         }
-        if other_users {
-            cells.push(process.uid.to_string());
-        }
+        let user = users.name(process.uid).map(str::to_owned);
         cells.extend([
+            user.unwrap_or_else(|| process.uid.to_string()),
             described.name(),
             described.runtime(),
             described.command_line(),
@@ -87,7 +87,7 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn row(described: &Described) -> Row {
+fn row(described: &Described, users: &Users) -> Row {
     let process = &described.process;
     let info = described.info.as_ref().ok();
     let said = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
@@ -96,6 +96,8 @@ fn row(described: &Described) -> Row {
         container_pid: Some(process.container_pid).filter(|&pid| pid != process.pid),
         name: described.name(),
         uid: process.uid,
+        user: users.name(process.uid).map(str::to_owned),
+        kind: described.kind(),
         runtime: Some(described.runtime()).filter(|name| name != "?"),
         product_version: info.and_then(|info| said(&info.product_version)),
         entry_assembly: info.and_then(|info| said(&info.entry_assembly)),

@@ -3,7 +3,7 @@
 use alloc::string::String;
 
 use eventpipe_os::process;
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -130,7 +130,7 @@ fn remove_stale(path: &str, address: &SocketAddrUnix) -> Result<(), ListenError>
 /// The next client. None: it belongs to another user, and was refused.
 pub(super) fn accept(listener: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    let peer = rustix::net::sockopt::socket_peercred(&socket)?.uid;
-    let allowed = peer == rustix::process::geteuid() || peer.is_root();
+    let own = rustix::process::geteuid().as_raw();
+    let allowed = process::peer_user(socket.as_fd()).is_some_and(|user| user == own || user == 0);
     Ok(allowed.then_some(socket))
 }
