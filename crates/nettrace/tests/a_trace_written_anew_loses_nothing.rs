@@ -430,6 +430,35 @@ fn a_piece_cut_at_a_sequence_point_has_no_point_that_goes_back() {
     }
 }
 
+/// The pieces joined in V4 are the trace again, by time: its events, threads and losses.
+fn joined_again(name: &str, files: &[Vec<u8>], original: &Essence) {
+    let readers = files.iter().map(|file| Reader::new(&file[..]).unwrap());
+    let mut out = Vec::new();
+    let options = RewriteOptions::new(WriteFormat::V4);
+    let (report, damage) = join(readers.collect(), &options, &mut out).unwrap();
+    assert!(damage.iter().all(Option::is_none), "{name}");
+    assert_eq!(report.events, original.events.len() as u64, "{name}");
+    let (joined, reader) = essence(&out);
+    assert!(reader.is_complete(), "{name}");
+    if reader.info().process_id != Some(0) && report.foreign_processes == 0 {
+        assert_eq!(report.threads_renamed, 0, "{name}");
+        let sum = |losses: &BTreeMap<(u64, u64), (u64, u64)>| {
+            let mut sums = BTreeMap::<u64, (u64, u64)>::new();
+            for ((_, thread), (delivered, lost)) in losses {
+                let entry = sums.entry(*thread).or_default();
+                *entry = (entry.0 + delivered, entry.1 + lost);
+            }
+            sums.retain(|_, counts| *counts != (0, 0));
+            sums
+        };
+        assert_eq!(sum(&joined.losses), sum(&original.losses), "{name}");
+    }
+    let mut times: Vec<i64> = original.events.iter().map(|(time, _)| *time).collect();
+    times.sort_unstable();
+    let joined: Vec<i64> = joined.events.iter().map(|(time, _)| *time).collect();
+    assert!(joined == times, "{name}");
+}
+
 #[test]
 fn every_trace_is_the_same_in_pieces_that_are_complete_in_themselves() {
     const TEST: &str = "every_trace_is_the_same_in_pieces_that_are_complete_in_themselves";
@@ -463,6 +492,7 @@ fn every_trace_is_the_same_in_pieces_that_are_complete_in_themselves() {
             }
         }
         cut += files.len() - 1;
+        joined_again(&sample.name, &files, &original);
         assert!(events == original.events, "{}", sample.name);
         let without_empty = |losses: &BTreeMap<(u64, u64), (u64, u64)>| {
             let mut losses = losses.clone();

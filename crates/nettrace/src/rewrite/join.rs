@@ -12,7 +12,8 @@ use crate::{DispatchOrder, Error, Reader, TraceInfo};
 ///
 /// The first trace describes the result. Clocks that agree are taken as they are: pieces of one recording fit to the
 /// tick. Others, of another machine or another start of it, are laid side by side by UTC, which traces know to the
-/// millisecond. Threads of several processes stay apart in V6; V4 keeps only their numbers.
+/// millisecond. Threads of several processes stay apart in V6; V4 keeps only their numbers. In V4 a thread is one in
+/// all traces of its process, so the pieces of a recording become what they were cut from.
 ///
 /// The error of each source, if it had one, is the second part of the answer.
 ///
@@ -70,12 +71,14 @@ pub fn join<R: Read, W: Write>(
     for (place, source) in sources.iter().enumerate() {
         // What was lost after the last event of a thread.
         for thread in source.events.reader().losses().threads() {
-            rewriter.threads.tried(
-                place as u32,
-                thread.key(),
+            let names = (thread.thread_id, Some(thread.process_id));
+            rewriter.threads.tried_in_all(
+                (place as u32, thread.key()),
+                names,
                 thread.last(),
                 options.filter.to.is_none(),
-            );
+                &mut rewriter.writer,
+            )?;
         }
     }
     rewriter.point_at_end();

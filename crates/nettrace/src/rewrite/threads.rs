@@ -5,7 +5,7 @@
 
 use std::vec::Vec;
 
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 
 use crate::{ThreadRow, TraceWriter, WriteError, WriteFormat};
 
@@ -20,10 +20,12 @@ pub(super) struct Threads {
     threads: HashMap<(u32, u64), Thread>,
     /// V6 sources: rows in force.
     rows: HashMap<(u32, u64), Names>,
-    /// V4: thread numbers in use as names.
-    taken: HashSet<u64>,
-    /// V4: numbers given under names that threads of the past had.
-    past: HashMap<u64, u32>,
+    /// V4: who has, or had, a thread number as a name.
+    holders: HashMap<u64, Holder>,
+    /// How many events were tried, as the target numbers them.
+    counters: Vec<u32>,
+    /// V6: places of threads that ended.
+    free_counters: Vec<usize>,
     next_index: u64,
     renamed: u64,
     last: Option<((u32, u64), Thread)>,
@@ -40,6 +42,16 @@ struct Carried {
     row: Option<ThreadRow>,
 }
 
+/// Who has a thread number of V4 as a name. The count goes on from one to the next, for a reader knows the name alone.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    process_id: Option<u64>,
+    /// The source that used it last.
+    source: u32,
+    users: u32,
+    counter: usize,
+}
+
 /// A thread of a source.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thread {
@@ -48,8 +60,8 @@ pub(super) struct Thread {
     thread_id: u64,
     /// The source's number of its last event.
     last: u32,
-    /// Ours.
-    given: u32,
+    /// Where ours is.
+    counter: usize,
 }
 
 impl Threads {
@@ -59,8 +71,9 @@ impl Threads {
             process_id,
             threads: HashMap::new(),
             rows: HashMap::new(),
-            taken: HashSet::new(),
-            past: HashMap::new(),
+            holders: HashMap::new(),
+            counters: Vec::new(),
+            free_counters: Vec::new(),
             next_index: 1,
             renamed: 0,
             last: None,
@@ -133,7 +146,7 @@ impl Threads {
             target: thread_id,
             thread_id,
             last: 0,
-            given: 0,
+            counter: self.counters.len(),
         };
         // A row says that the source gave the name to a thread just now.
         let carried = self.carried.remove(&key);
@@ -143,16 +156,26 @@ impl Threads {
         }
         let row = row.or(carried.as_ref().and_then(|carried| carried.row.as_ref()));
         match self.format {
-            WriteFormat::V4 => {
-                if !self.taken.insert(thread_id) {
+            WriteFormat::V4 => match self.holders.get_mut(&thread_id) {
+                // Free again; or the same thread in another piece of one recording, or in another session.
+                Some(holder)
+                    if holder.users == 0
+                        || holder.process_id == process_id && holder.source != key.0 =>
+                {
+                    holder.process_id = process_id;
+                    holder.source = key.0;
+                    holder.users = holder.users.wrapping_add(1);
+                    thread.counter = holder.counter;
+                }
+                Some(_) => {
                     // Numbers of threads have 32 bits at most; these are out of their way.
                     self.renamed = self.renamed.wrapping_add(1);
                     thread.target = self.next_index | 1 << 62;
                     self.next_index = self.next_index.wrapping_add(1);
-                    self.taken.insert(thread.target);
+                    self.hold(key.0, process_id, &thread);
                 }
-                thread.given = self.past.get(&thread.target).copied().unwrap_or(0);
-            }
+                None => self.hold(key.0, process_id, &thread),
+            },
             WriteFormat::V6 => {
                 thread.target = self.next_index;
                 self.next_index = self.next_index.wrapping_add(1);
@@ -162,10 +185,38 @@ impl Threads {
                     ..ThreadRow::default()
                 };
                 writer.define_thread(thread.target, row.unwrap_or(&names))?;
+                match self.free_counters.pop() {
+                    Some(place) => thread.counter = place,
+                    None => self.counters.push(0),
+                }
+                if let Some(counter) = self.counters.get_mut(thread.counter) {
+                    *counter = 0;
+                }
             }
         }
         self.threads.insert(key, thread);
         Ok(thread)
+    }
+
+    /// V4: the first thread of this name.
+    fn hold(&mut self, source: u32, process_id: Option<u64>, thread: &Thread) {
+        let holder = Holder {
+            process_id,
+            source,
+            users: 1,
+            counter: thread.counter,
+        };
+        self.holders.insert(thread.target, holder);
+        self.counters.push(0);
+    }
+
+    /// Counts events that were tried; gives how many there were so far.
+    fn count(counters: &mut [u32], thread: &Thread, more: u32) -> u32 {
+        let Some(given) = counters.get_mut(thread.counter) else {
+            return more;
+        };
+        *given = given.wrapping_add(more);
+        *given
     }
 
     /// V6: the index of the thread that an event is about.
@@ -194,9 +245,8 @@ impl Threads {
             return number;
         };
         let step = if number == 0 { 1 } else { thread.step(number) };
-        thread.given = thread.given.wrapping_add(step);
         thread.last = number;
-        thread.given
+        Threads::count(&mut self.counters, thread, step)
     }
 
     /// An event is left out. What was lost before it is kept unless it is outside of the times asked for.
@@ -205,10 +255,8 @@ impl Threads {
             return;
         };
         if keeps_losses {
-            thread.given = thread
-                .given
-                .wrapping_add(thread.step(number))
-                .wrapping_sub(1);
+            let lost = thread.step(number).wrapping_sub(1);
+            Threads::count(&mut self.counters, thread, lost);
         }
         thread.last = number;
     }
@@ -218,14 +266,34 @@ impl Threads {
         let Some(thread) = self.threads.get_mut(&(source, name)) else {
             return 0;
         };
-        let missing = number.wrapping_sub(thread.last);
+        let mut missing = number.wrapping_sub(thread.last);
         if missing as i32 > 0 {
-            if keeps_losses {
-                thread.given = thread.given.wrapping_add(missing);
-            }
             thread.last = number;
         }
-        thread.given
+        if missing as i32 <= 0 || !keeps_losses {
+            missing = 0;
+        }
+        Threads::count(&mut self.counters, thread, missing)
+    }
+
+    /// At the end of a source that was read by time: how many events a thread tried, also one that has none in it.
+    pub(super) fn tried_in_all(
+        &mut self,
+        (source, name): (u32, u64),
+        names: Names,
+        number: u32,
+        keeps_losses: bool,
+        writer: &mut TraceWriter,
+    ) -> Result<(), WriteError> {
+        let known = self.threads.get(&(source, name));
+        // Another thread has got the index since.
+        let is_past = known.is_some_and(|thread| thread.thread_id != names.0);
+        if number == 0 || is_past {
+            return Ok(());
+        }
+        self.capture(source, name, names, writer)?;
+        self.tried(source, name, number, keeps_losses);
+        Ok(())
     }
 
     /// V6: a source's index gets a row.
@@ -274,9 +342,13 @@ impl Threads {
         self.rows.remove(&(source, name));
         self.carried.remove(&(source, name));
         let thread = self.threads.remove(&(source, name))?;
-        if self.format == WriteFormat::V4 {
-            self.taken.remove(&thread.target);
-            self.past.insert(thread.target, thread.given);
+        match self.format {
+            WriteFormat::V4 => {
+                if let Some(holder) = self.holders.get_mut(&thread.target) {
+                    holder.users = holder.users.saturating_sub(1);
+                }
+            }
+            WriteFormat::V6 => self.free_counters.push(thread.counter),
         }
         Some(thread)
     }
@@ -296,10 +368,12 @@ impl Threads {
         let mut all: Vec<(u64, u32)> = self
             .threads
             .values()
-            .map(|thread| (thread.target, thread.given))
+            .filter_map(|thread| Some((thread.target, *self.counters.get(thread.counter)?)))
             .filter(|&(_, given)| given > 0)
             .collect();
         all.sort_unstable();
+        // Threads of several sources that are one.
+        all.dedup();
         all
     }
 }
