@@ -16,8 +16,8 @@ use dotnet_diagnostics::client::{Session, Stopper};
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 /// The messages of one recording. Made first, so that a signal during the preparations is kept.
@@ -39,22 +39,6 @@ impl Channel {
         Ok(Channel { sender, receiver })
     }
 
-    /// As many channels; an ending signal arrives on all of them.
-    pub(crate) fn several_with_signals(count: usize) -> anyhow::Result<Vec<Channel>> {
-        let channels: Vec<Channel> = (0..count).map(|_| Channel::without_signals()).collect();
-        let senders: Vec<_> = channels
-            .iter()
-            .map(|channel| channel.sender.clone())
-            .collect();
-        crate::signals::forward(move |_| {
-            for sender in &senders {
-                let _ = sender.send(Message::Signal);
-            }
-        })
-        .context("preparing for signals")?;
-        Ok(channels)
-    }
-
     /// A channel for work that an ending signal may simply end.
     pub(crate) fn without_signals() -> Channel {
         let (sender, receiver) = channel();
@@ -73,6 +57,54 @@ impl Channel {
     pub(crate) fn was_signalled(&self) -> bool {
         let mut messages = self.receiver.try_iter();
         messages.any(|message| matches!(message, Message::Signal))
+    }
+}
+
+/// The ending signals, for any number of recordings: one arrives on all channels.
+#[derive(Clone, Debug)]
+pub(crate) struct Signals(Arc<Mutex<Arrived>>);
+
+#[derive(Debug, Default)]
+struct Arrived {
+    count: u32,
+    senders: Vec<Sender<Message>>,
+}
+
+impl Signals {
+    /// Takes the signals from now on.
+    pub(crate) fn listen() -> anyhow::Result<Signals> {
+        let signals = Signals(Arc::default());
+        let arriving = signals.clone();
+        crate::signals::forward(move |_| {
+            let mut arrived = arriving.lock();
+            arrived.count = arrived.count.saturating_add(1);
+            // Recordings that are over do not listen any more.
+            arrived
+                .senders
+                .retain(|sender| sender.send(Message::Signal).is_ok());
+        })
+        .context("preparing for signals")?;
+        Ok(signals)
+    }
+
+    /// How many have come.
+    pub(crate) fn count(&self) -> u32 {
+        self.lock().count
+    }
+
+    /// A channel on which they arrive, those of before too.
+    pub(crate) fn channel(&self) -> Channel {
+        let channel = Channel::without_signals();
+        let mut arrived = self.lock();
+        for _ in 0..arrived.count {
+            let _ = channel.sender.send(Message::Signal);
+        }
+        arrived.senders.push(channel.sender.clone());
+        channel
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Arrived> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -259,6 +291,9 @@ fn conclude(
         StreamEnd::Cut => {
             let closed = outcome.pieces.is_some() || close_cut(file, outcome);
             let cause = match driven.reason {
+                Reason::Asked if outcome.bytes == 0 => {
+                    "the process sent nothing (it may be suspended, see `eventpipe resume`)"
+                }
                 Reason::Aborted => "the recording was cut short",
                 Reason::RundownTimeout => "the rundown took too long (--rundown-timeout)",
                 Reason::Target | Reason::Asked => "the stream broke off (was the process killed?)",

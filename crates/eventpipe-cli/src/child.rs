@@ -1,7 +1,7 @@
 //! The command that `collect -- COMMAND` starts and ends.
 
 use crate::exit_code::{ExitCode, Failure};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
@@ -17,6 +17,8 @@ const GRACE: Duration = Duration::from_secs(3);
 pub(crate) struct Launched {
     child: Child,
     status: Option<ExitStatus>,
+    /// Whether it is the first of a process group of its own.
+    has_group: bool,
 }
 
 impl Launched {
@@ -54,6 +56,7 @@ impl Launched {
         Ok(Launched {
             child,
             status: None,
+            has_group: !show_io,
         })
     }
 
@@ -79,14 +82,19 @@ impl Launched {
         self.status
     }
 
-    /// Ends it: SIGTERM, and after three seconds SIGKILL.
+    /// Ends it and what it started: SIGTERM, and after three seconds SIGKILL.
     pub(crate) fn end(&mut self) {
         if self.status().is_some() {
             return;
         }
         // Not waited for yet, so the id is still this child's.
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
+            // What it started goes with it, where it is a group of its own.
+            let _ = if self.has_group {
+                kill_process_group(pid, Signal::TERM)
+            } else {
+                kill_process(pid, Signal::TERM)
+            };
         }
         if self.wait_at_most(GRACE).is_none() {
             let _ = self.child.kill();

@@ -52,6 +52,8 @@ pub(crate) enum Command {
     Rewrite(Rewrite),
     /// Make a complete trace out of a damaged or unfinished one.
     Repair(Repair),
+    /// Make one trace of several, by time: the files of `collect --roll`, or of several processes.
+    Join(Join),
     /// The whole thing in one command: start an instrumented program, attach, record, report.
     Demo(Demo),
     /// Print a completion script for a shell.
@@ -92,11 +94,13 @@ pub(crate) struct Collect {
     pub(crate) target: Target,
 
     /// Every process that can be traced, each into its own file. So does a pattern such as 'web*' for -n.
-    #[arg(long, group = "what")]
+    /// With --diagnostic-port: every process that dials in, until Ctrl+C.
+    #[arg(long, conflicts_with_all = ["process_id", "name", "command"])]
     pub(crate) all: bool,
 
-    /// With -p: the process and all below it that can be traced now, each into its own file.
-    #[arg(long, requires = "process_id", conflicts_with_all = ["name", "all", "diagnostic_port"])]
+    /// With -p: the process and all below it that can be traced now, each into its own file. With a
+    /// command: it and everything that it starts, from their first events on.
+    #[arg(long, requires = "root", conflicts_with_all = ["name", "all", "diagnostic_port"])]
     pub(crate) tree: bool,
 
     /// Providers to enable, comma separated; the grammar stands below.
@@ -172,12 +176,21 @@ pub(crate) struct Collect {
     pub(crate) buffer_mb: u32,
 
     /// Whether the runtime lists methods and modules at the end (needed for names in stacks).
-    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", action = clap::ArgAction::Set, num_args = 0..=1,
+          default_missing_value = "true")]
     pub(crate) rundown: Option<bool>,
 
     /// The file to write; '-' for standard output. Default: NAME_yyyyMMdd_HHmmss.nettrace.
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
+
+    /// The format of the file. Only NetTrace: `dotnet-trace convert` makes the others of it.
+    #[arg(long, value_enum, ignore_case = true, default_value_t = TraceFormat::NetTrace)]
+    pub(crate) format: TraceFormat,
+
+    /// Not supported: start dotnet-dsrouter yourself, and give its process id to -p.
+    #[arg(long, hide = true, value_name = "DEVICE")]
+    pub(crate) dsrouter: Option<String>,
 
     /// Write over an existing output file.
     #[arg(long)]
@@ -192,8 +205,22 @@ pub(crate) struct Collect {
     pub(crate) show_child_io: bool,
 
     /// The command to start and trace from its first event on.
-    #[arg(last = true, value_name = "COMMAND", group = "what")]
+    #[arg(last = true, value_name = "COMMAND", groups = ["what", "root"])]
     pub(crate) command: Vec<OsString>,
+}
+
+/// Formats of `dotnet-trace collect`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TraceFormat {
+    /// The stream as it comes.
+    #[value(name = "NetTrace")]
+    NetTrace,
+    /// For speedscope.app.
+    #[value(name = "Speedscope", hide = true)]
+    Speedscope,
+    /// For the trace viewer of Chromium.
+    #[value(name = "Chromium", hide = true)]
+    Chromium,
 }
 
 /// What happens to events when the buffer is full.
@@ -250,7 +277,7 @@ pub(crate) struct Target {
         short,
         long = "process-id",
         value_name = "PID",
-        group = "what",
+        groups = ["what", "root"],
         allow_negative_numbers = true
     )]
     pub(crate) process_id: Option<u32>,
@@ -570,6 +597,38 @@ pub(crate) struct Repair {
     pub(crate) force: bool,
 }
 
+/// `eventpipe join`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The first trace describes the result. Clocks of one machine are taken as they
+are; others are laid side by side by UTC, to the millisecond.
+
+Examples:
+  eventpipe join app.0003.nettrace app.0004.nettrace app.0005.nettrace -o app.nettrace
+  eventpipe join web.*.nettrace --to v6 -o all.nettrace")]
+pub(crate) struct Join {
+    /// The traces; '-' for standard input.
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+
+    /// The format to write. Default: version 6 where a trace has it or the processes differ, which
+    /// version 4 cannot tell apart; else version 4.
+    #[arg(long, value_enum)]
+    pub(crate) to: Option<TargetFormat>,
+
+    /// The file to write; '-' for standard output. Default: the first FILE with '.joined' in its name.
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write over an existing output file.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Print what became of the traces as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `eventpipe demo`
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
@@ -620,6 +679,13 @@ mod tests {
         assert!(parse("eventpipe collect -p 1 -n a").is_err());
         assert!(parse("eventpipe collect -p 1 -- a").is_err());
         assert!(parse("eventpipe collect -p -1").is_err());
+        assert!(parse("eventpipe collect -p 1 --all").is_err());
+        assert!(parse("eventpipe collect --all -- a").is_err());
+        assert!(parse("eventpipe collect --tree").is_err());
+        assert!(parse("eventpipe collect --tree --dport a").is_err());
+        assert!(parse("eventpipe collect --tree -p 1").is_ok());
+        assert!(parse("eventpipe collect --tree -- a").is_ok());
+        assert!(parse("eventpipe collect --dport a --all").is_ok());
         let Command::Collect(collect) = parse("eventpipe collect -- a -p 1").unwrap().command
         else {
             panic!("not collect");

@@ -39,12 +39,7 @@ pub(crate) struct Launch {
 impl Launch {
     /// Opens a port and starts the command, which dials in there.
     pub(crate) fn start(arguments: &Collect) -> anyhow::Result<Launch> {
-        let name = format!(
-            "eventpipe-{}-{}.socket",
-            std::process::id(),
-            jiff::Timestamp::now().as_millisecond()
-        );
-        let listener = Listener::bind(std::env::temp_dir().join(name)).map_err(attach_failure)?;
+        let listener = own_listener()?;
         let child = Launched::start(&arguments.command, listener.path(), arguments.show_child_io)?;
         let program = arguments.command.first().map(|word| {
             let path = Path::new(word);
@@ -123,16 +118,27 @@ impl Launch {
     }
 }
 
+/// A port that nobody else knows of.
+pub(crate) fn own_listener() -> anyhow::Result<Listener> {
+    let name = format!(
+        "eventpipe-{}-{}.socket",
+        std::process::id(),
+        jiff::Timestamp::now().as_millisecond()
+    );
+    Ok(Listener::bind(std::env::temp_dir().join(name)).map_err(attach_failure)?)
+}
+
 /// Programs that the command starts inherit its variable and would wait for ever: they are told to
 /// go on, untraced. The port is closed, and its file removed, when this is dropped.
 #[derive(Debug)]
-struct Others {
+pub(crate) struct Others {
     end: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Others {
-    fn go_on(listener: Listener) -> anyhow::Result<Others> {
+    /// Takes the port over.
+    pub(crate) fn go_on(listener: Listener) -> anyhow::Result<Others> {
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
         let body = move || {
@@ -147,7 +153,7 @@ impl Others {
                     .is_ok()
                 {
                     note(format_args!(
-                        "process {pid}, started by the command, is not traced"
+                        "process {pid} is not traced (--tree traces all that the command starts)"
                     ));
                 }
             }

@@ -64,6 +64,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
         Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),
         Command::Repair(arguments) => return commands::rewrite::repair(arguments),
+        Command::Join(arguments) => return commands::join::join_files(arguments),
         Command::Ps(arguments) => commands::ps::ps(arguments)?,
         Command::Collect(arguments) => return commands::collect::collect(arguments),
         Command::Events(arguments) => return commands::events::events(arguments),

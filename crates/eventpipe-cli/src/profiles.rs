@@ -257,8 +257,8 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
     }
 
     let rundown_keyword = match asked.rundown {
-        Some(true) if rundown == 0 => DEFAULT_RUNDOWN,
-        Some(true) | None => rundown,
+        Some(true) => DEFAULT_RUNDOWN,
+        None => rundown,
         Some(false) => 0,
     };
     Ok(Request {

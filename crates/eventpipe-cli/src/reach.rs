@@ -28,6 +28,8 @@ pub(crate) struct Reached {
     pub(crate) is_native: bool,
     /// Whether it was reached through a port, where it may be waiting to be resumed.
     pub(crate) by_port: bool,
+    /// How long to record it, where that is not what the options say.
+    pub(crate) duration: Option<Duration>,
     /// Open as long as the process is asked: it dials in anew for each command.
     _listener: Option<Listener>,
 }
@@ -41,8 +43,15 @@ impl Reached {
             pid,
             is_native,
             by_port: false,
+            duration: None,
             _listener: None,
         }
+    }
+
+    /// A process that has dialled in.
+    pub(crate) fn dialled(runtime: Runtime) -> anyhow::Result<Reached> {
+        let pid = u32::try_from(runtime.process_id()).unwrap_or(0);
+        described(Client::new(Endpoint::Runtime(runtime)), Some(pid), None)
     }
 }
 
@@ -59,6 +68,12 @@ pub(crate) fn reach(target: &Target, channel: &Channel) -> anyhow::Result<Reache
     let client = Client::new(process.endpoint());
     let pid = process.pid;
     let described = target::describe(process, &client);
+    // Who does not answer this will not answer a request for a session either.
+    if described.trouble().is_some()
+        && let Err(error) = described.info
+    {
+        return Err(attach_failure(error).into());
+    }
     Ok(Reached::found(
         client,
         described.name(),
@@ -155,6 +170,7 @@ fn described(
         pid,
         is_native: info.as_ref().is_some_and(target::is_native),
         by_port: true,
+        duration: None,
         _listener: listener,
     })
 }

@@ -2,6 +2,8 @@
 //!
 //! As the .NET tools read them: words are separated by blanks and ends of lines, double quotes keep blanks, a line that
 //! begins with `#` is a comment. A file may name another one. Behind `--` nothing is replaced.
+//!
+//! As with those tools, too, a colon may stand between an option and its value: `--resume-runtime:false`.
 
 use crate::exit_code::{ExitCode, Failure};
 use std::ffi::OsString;
@@ -33,7 +35,7 @@ fn add(word: OsString, depth: u32, expanded: &mut Vec<OsString>) -> Result<(), F
     let path = match word.to_str().and_then(|text| text.strip_prefix('@')) {
         Some(path) if !path.is_empty() => path.to_owned(),
         _ => {
-            expanded.push(word);
+            expanded.push(with_equals_sign(word));
             return Ok(());
         }
     };
@@ -65,6 +67,26 @@ fn add(word: OsString, depth: u32, expanded: &mut Vec<OsString>) -> Result<(), F
         }
     }
     Ok(())
+}
+
+/// `--option:value` as `--option=value`. No name of an option has a colon.
+fn with_equals_sign(word: OsString) -> OsString {
+    let parts = word.to_str().and_then(|text| text.split_once(':'));
+    let Some((option, value)) = parts else {
+        return word;
+    };
+    let is_letter = |c: char| c.is_ascii_lowercase();
+    let is_option = match option.strip_prefix("--") {
+        Some(name) => name.starts_with(is_letter) && !name.contains(|c| !is_letter(c) && c != '-'),
+        None => option
+            .strip_prefix('-')
+            .is_some_and(|name| name.len() == 1 && name.starts_with(is_letter)),
+    };
+    if is_option {
+        format!("{option}={value}").into()
+    } else {
+        word
+    }
 }
 
 /// The words of a line. `\"` is a double quote.
@@ -100,6 +122,22 @@ mod tests {
         assert_eq!(words("-o \"a b\" x\"y z\""), ["-o", "a b", "xy z"]);
         assert_eq!(words("\"\" \\\"q\\\""), ["", "\"q\""]);
         assert_eq!(split("\"open"), None);
+    }
+
+    #[test]
+    fn a_colon_may_stand_behind_an_option() {
+        for (word, expected) in [
+            ("--resume-runtime:false", "--resume-runtime=false"),
+            ("-p:12", "-p=12"),
+            ("--providers:A:1:2", "--providers=A:1:2"),
+            ("--providers=A:1", "--providers=A:1"),
+            ("A:1", "A:1"),
+            ("-1:2", "-1:2"),
+            ("--:x", "--:x"),
+            ("-", "-"),
+        ] {
+            assert_eq!(with_equals_sign(word.into()), expected, "{word}");
+        }
     }
 
     #[test]

@@ -23,10 +23,10 @@ fn command(scratch: &Scratch, which: &[&str]) -> Command {
     let mut command = tool();
     command
         .arg("collect")
-        .args(which)
         .args(PROVIDERS)
         .arg("-o")
         .arg(scratch.file("a.nettrace"))
+        .args(which)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
@@ -75,12 +75,77 @@ fn a_whole_tree() {
     }
 }
 
+/// What is in each file that was made.
+fn all_events(scratch: &Scratch) -> Vec<u64> {
+    let files = std::fs::read_dir(scratch.path()).unwrap();
+    files.map(|file| events(&file.unwrap().path())).collect()
+}
+
+#[test]
+fn a_command_and_everything_that_it_starts() {
+    let scratch = Scratch::new("command-tree");
+    let script = "\"$0\" demo-program </dev/null & \"$0\" demo-program </dev/null; wait; exit 7";
+    let program = tool().get_program().to_str().unwrap().to_owned();
+    let words = ["--tree", "--", "sh", "-c", script, &program];
+    let (code, _, error) = finish(command(&scratch, &words).spawn().unwrap());
+    assert_eq!(code, 7, "the command's own: {error}");
+    let events = all_events(&scratch);
+    assert_eq!(events.len(), 2, "{error}");
+    assert!(!error.contains("not traced"), "{error}");
+
+    // Ended by time, it is ended with everything that it started.
+    let scratch = Scratch::new("command-tree-time");
+    let script = "sleep 1000 | \"$0\" demo-program & sleep 1000 | \"$0\" demo-program";
+    let words = [
+        "--tree",
+        "--duration",
+        "2s",
+        "--",
+        "sh",
+        "-c",
+        script,
+        &program,
+    ];
+    let (code, _, error) = finish(command(&scratch, &words).spawn().unwrap());
+    assert_eq!(code, 0, "{error}");
+    assert_eq!(all_events(&scratch).len(), 2, "{error}");
+}
+
+#[test]
+fn dotnet_programs_of_a_script_from_their_first_events() {
+    const TEST: &str = "dotnet_programs_of_a_script_from_their_first_events";
+    let Some(peers) = peers::Peers::for_test(TEST) else {
+        return;
+    };
+    let scratch = Scratch::new("dotnet-tree");
+    let script = "\"$0\" \"$2\" log --count 1 && \"$1\" \"$2\" log --count 1";
+    let [old, new] =
+        [peers::Runtime::Net8, peers::Runtime::Net11].map(|runtime| peers.dotnet(runtime));
+    let workload = peers.program_path("workload");
+    let words = [&old, &new, &workload].map(|path| path.to_str().unwrap().to_owned());
+    let mut command = command(
+        &scratch,
+        &["--providers", "EventPipe-Workload-Log:ff:5", "--tree", "--"],
+    );
+    command.args(["sh", "-c", script]).args(words);
+    let (code, _, error) = finish(command.spawn().unwrap());
+    assert_eq!(code, 0, "{error}");
+    let events = all_events(&scratch);
+    assert_eq!(events.len(), 2, "{error}");
+    assert!(events.iter().all(|&count| count > 5), "{events:?}: {error}");
+}
+
 #[test]
 fn or_none_where_none_is_like_that() {
     let scratch = Scratch::new("none");
     for (which, code, cause) in [
         (&["-n", "no such*"][..], 1, "no process named 'no such*'"),
         (&["-p", "1", "--all"], 3, ""),
+        (
+            &["--tree", "--", "true"],
+            1,
+            "'true' ended (exit status: 0) before any process of it",
+        ),
         (&["--tree"], 3, ""),
         (&["-n", "x*", "--tree"], 3, ""),
     ] {
@@ -89,4 +154,16 @@ fn or_none_where_none_is_like_that() {
         assert!(error.contains(cause), "{error}");
     }
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 0);
+    for which in [&["--all"][..], &["--tree", "--", "true"]] {
+        let (code, _, error) = finish(
+            tool()
+                .args(["collect", "-o", "-"])
+                .args(which)
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        assert_eq!(code, 3, "{error}");
+        assert!(error.contains("standard output is one"), "{error}");
+    }
 }

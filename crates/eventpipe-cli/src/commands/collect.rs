@@ -2,8 +2,8 @@
 
 use crate::attach::{Channel, Finished, Recording};
 use crate::child::Launched;
-use crate::cli::{Buffering, Collect};
-use crate::commands::several;
+use crate::cli::{Buffering, Collect, TraceFormat};
+use crate::commands::{dialled, several};
 use crate::drive::Options;
 use crate::exit_code::{ExitCode, Failure};
 use crate::launch::Launch;
@@ -32,6 +32,7 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         rundown: arguments.rundown,
         native: false,
     };
+    refuse_what_is_not_there(arguments)?;
     // Before anything is started or attached to, so that a wrong word or path costs nothing.
     profiles::combine(&asked)?;
     if let Some(path) = &arguments.output {
@@ -42,6 +43,9 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         if arguments.roll.is_none() && !several::is_asked(arguments) {
             output::check(path, arguments.force)?;
         }
+    }
+    if dialled::is_asked(arguments) {
+        return dialled::collect(arguments, &asked);
     }
     if several::is_asked(arguments) {
         return several::collect(arguments, &asked);
@@ -64,6 +68,18 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         arguments, &asked, &reached, channel, output, show_line, child,
     )?;
     Ok(launch.finish(&finished))
+}
+
+/// Options of the existing tool that this one only knows by name.
+fn refuse_what_is_not_there(arguments: &Collect) -> Result<(), Failure> {
+    let text = if arguments.dsrouter.is_some() {
+        "--dsrouter is not supported: start dotnet-dsrouter yourself, and give its process id to -p"
+    } else if arguments.format != TraceFormat::NetTrace {
+        "only --format NetTrace is supported: `dotnet-trace convert` makes the others of the file"
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(ExitCode::Unsupported, text))
 }
 
 /// Records a process that runs; gives the exit code.
@@ -137,7 +153,7 @@ fn run(
         ));
     }
     let options = Options {
-        duration: arguments.duration,
+        duration: reached.duration.or(arguments.duration),
         rundown_timeout: arguments.rundown_timeout,
         fail_on_drop: arguments.fail_on_drop,
         first_signal_is_the_childs: arguments.show_child_io,

@@ -3,9 +3,11 @@
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod dialled;
 pub(crate) mod dump;
 pub(crate) mod events;
 pub(crate) mod info;
+pub(crate) mod join;
 pub(crate) mod list_profiles;
 pub(crate) mod process;
 pub(crate) mod ps;

@@ -106,62 +106,88 @@ fn ticks(moment: Moment, info: &TraceInfo) -> i64 {
     i64::try_from(ticks).unwrap_or(if ticks < 0 { i64::MIN } else { i64::MAX })
 }
 
-fn output_path(given: Option<&Path>, input: &Path, infix: &str) -> PathBuf {
+pub(crate) fn output_path(given: Option<&Path>, input: &Path, infix: &str) -> PathBuf {
     match given {
         Some(path) => path.to_owned(),
         None => output::sibling(input, infix),
     }
 }
 
-fn summarize(output: &Path, report: &RewriteReport) {
-    let name = if output.as_os_str() == "-" {
-        "standard output".to_owned()
-    } else {
-        output.display().to_string()
-    };
+pub(crate) fn summarize(output: &Path, report: &RewriteReport) {
+    let name = called(output);
     note(format_args!(
         "{name}: {} events, {}",
         human::count(report.events),
         human::bytes(report.bytes)
     ));
-    for (count, what) in [
-        (report.events_filtered, "events were left out as asked"),
-        (
-            report.events_left_out,
-            "events are too large for the format and count as lost",
-        ),
-        (
-            report.lists_left_out,
-            "stacks or label lists are too large for the format",
-        ),
-        (
-            report.events_out_of_order,
-            "events came too late to be sorted by time",
-        ),
-        (report.labels_left_out, "labels have no place in the format"),
-        (
-            report.thread_names_left_out,
-            "threads lost their name or their pairs",
-        ),
-        (
-            report.foreign_processes,
-            "events belong to other processes, which the format cannot say",
-        ),
-        (
-            report.threads_renamed,
-            "threads got another number, because two had the same",
-        ),
-        (
-            report.pairs_left_out,
-            "pairs of the trace's description have no place in the format",
-        ),
-        (
-            report.descriptions_reduced,
-            "descriptions of events lost what the format cannot hold",
-        ),
-    ] {
+    for (count, _, what) in exceptions(report) {
         if count > 0 {
             note(format_args!("{name}: {} {what}", human::count(count)));
         }
     }
+}
+
+/// How an output is called in messages.
+pub(crate) fn called(output: &Path) -> String {
+    if output.as_os_str() == "-" {
+        "standard output".to_owned()
+    } else {
+        output.display().to_string()
+    }
+}
+
+/// What is not as it was: how often, its name for programs, and in words.
+pub(crate) fn exceptions(report: &RewriteReport) -> [(u64, &'static str, &'static str); 10] {
+    [
+        (
+            report.events_filtered,
+            "events_filtered",
+            "events were left out as asked",
+        ),
+        (
+            report.events_left_out,
+            "events_left_out",
+            "events are too large for the format and count as lost",
+        ),
+        (
+            report.lists_left_out,
+            "lists_left_out",
+            "stacks or label lists are too large for the format",
+        ),
+        (
+            report.events_out_of_order,
+            "events_out_of_order",
+            "events came too late to be sorted by time",
+        ),
+        (
+            report.labels_left_out,
+            "labels_left_out",
+            "labels have no place in the format",
+        ),
+        (
+            report.thread_names_left_out,
+            "thread_names_left_out",
+            "threads lost their name or their pairs",
+        ),
+        (
+            report.foreign_processes,
+            "foreign_processes",
+            "events belong to other processes, which the format cannot say",
+        ),
+        (
+            report.threads_renamed,
+            "threads_renamed",
+            "threads got another number, because two had the same",
+        ),
+        (
+            report.pairs_left_out,
+            "pairs_left_out",
+            "pairs of the trace's description have no place in the format",
+        ),
+        (
+            report.descriptions_reduced,
+            "descriptions_reduced",
+            "descriptions of events lost what the format cannot hold",
+        ),
+    ]
 }

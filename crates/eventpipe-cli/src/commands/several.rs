@@ -1,8 +1,9 @@
-//! Several processes recorded at once: `collect --all`, a pattern for `-n`, `-p PID --tree`.
+//! Several processes recorded at once: `collect --all`, a pattern for `-n`, `-p PID --tree`. Those that dial in are
+//! another matter ([`super::dialled`]).
 //!
 //! Each has its own session and its own file; one that fails does not end the others.
 
-use crate::attach::Channel;
+use crate::attach::{Channel, Signals};
 use crate::cli::Collect;
 use crate::commands::collect::record;
 use crate::exit_code::{ExitCode, Failure};
@@ -22,13 +23,11 @@ pub(crate) fn is_asked(arguments: &Collect) -> bool {
 
 /// Records them all; gives the exit code of the first that did not go well.
 pub(crate) fn collect(arguments: &Collect, asked: &Asked<'_>) -> anyhow::Result<u8> {
-    if arguments.output.as_deref() == Some(Path::new("-")) {
-        let text = "several processes are recorded into several files, and standard output is one";
-        return Err(Failure::new(ExitCode::Arguments, text).into());
-    }
+    refuse_standard_output(arguments)?;
     let found = chosen(arguments)?;
     note(format_args!("recording {} processes", found.len()));
-    let channels = Channel::several_with_signals(found.len())?;
+    let signals = Signals::listen()?;
+    let channels: Vec<Channel> = found.iter().map(|_| signals.channel()).collect();
     let codes: Vec<u8> = thread::scope(|scope| {
         let recorders: Vec<_> = found
             .into_iter()
@@ -52,21 +51,47 @@ fn one(arguments: &Collect, asked: &Asked<'_>, described: &Described, channel: C
     let pid = described.process.pid;
     let name = described.name();
     let client = Client::new(described.process.endpoint());
-    let reached = Reached::found(client, name.clone(), pid, described.is_native());
-    let output = match &arguments.output {
-        Some(path) => with_pid(path, pid),
-        None => PathBuf::from(format!(
-            "{}.nettrace",
-            crate::output::default_stem(&format!("{name}_{pid}"))
-        )),
-    };
-    match record(arguments, asked, reached, channel, Some(&output), false) {
+    let reached = Reached::found(client, name, pid, described.is_native());
+    let output = own_output(arguments, &reached);
+    record_one(arguments, asked, reached, channel, &output)
+}
+
+/// Records one of several; gives the exit code, and says itself what went wrong.
+pub(crate) fn record_one(
+    arguments: &Collect,
+    asked: &Asked<'_>,
+    reached: Reached,
+    channel: Channel,
+    output: &Path,
+) -> u8 {
+    let called = format!("{} (process {})", reached.name, reached.pid);
+    match record(arguments, asked, reached, channel, Some(output), false) {
         Ok(code) => code,
         Err(error) => {
-            note(format_args!("eventpipe: {name} (process {pid}): {error:#}"));
+            note(format_args!("eventpipe: {called}: {error:#}"));
             Failure::code_of(&error) as u8
         }
     }
+}
+
+/// The file of one of several processes.
+pub(crate) fn own_output(arguments: &Collect, reached: &Reached) -> PathBuf {
+    match &arguments.output {
+        Some(path) => with_pid(path, reached.pid),
+        None => PathBuf::from(format!(
+            "{}.nettrace",
+            crate::output::default_stem(&format!("{}_{}", reached.name, reached.pid))
+        )),
+    }
+}
+
+/// Several recordings have several files.
+pub(crate) fn refuse_standard_output(arguments: &Collect) -> Result<(), Failure> {
+    if arguments.output.as_deref() == Some(Path::new("-")) {
+        let text = "several processes are recorded into several files, and standard output is one";
+        return Err(Failure::new(ExitCode::Arguments, text));
+    }
+    Ok(())
 }
 
 /// The processes that are asked for.

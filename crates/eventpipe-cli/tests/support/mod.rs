@@ -1,6 +1,8 @@
 //! What the tests of the tool share.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+pub(crate) mod fake;
+
 use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
