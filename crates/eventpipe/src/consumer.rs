@@ -7,10 +7,14 @@ use eventpipe_ring::{Record, ThreadInfo};
 use crate::encoder::SessionEncoder;
 use crate::event::Event;
 use crate::listener::Ear;
+#[cfg(feature = "netperf")]
+use crate::netperf::NetPerfEncoder;
 
 #[derive(Debug)]
 pub(crate) enum Consumer {
     Stream(Box<SessionEncoder>),
+    #[cfg(feature = "netperf")]
+    NetPerf(Box<NetPerfEncoder>),
     Listener(Box<Ear>),
 }
 
@@ -18,6 +22,8 @@ impl Consumer {
     pub(crate) fn bit(&self) -> u32 {
         match self {
             Consumer::Stream(encoder) => encoder.bit,
+            #[cfg(feature = "netperf")]
+            Consumer::NetPerf(encoder) => encoder.bit,
             Consumer::Listener(ear) => ear.bit,
         }
     }
@@ -37,6 +43,8 @@ impl Consumer {
             Consumer::Stream(encoder) => {
                 encoder.record(run, thread, event, record, time_ns, sorted)
             }
+            #[cfg(feature = "netperf")]
+            Consumer::NetPerf(encoder) => encoder.record(thread, event, record, time_ns),
             Consumer::Listener(ear) => ear.record(thread, event, record, time_ns),
         }
     }
@@ -45,6 +53,8 @@ impl Consumer {
     pub(crate) fn lost(&mut self, run: u64, thread: ThreadInfo, count: u64) {
         match self {
             Consumer::Stream(encoder) => encoder.lost(run, thread, count),
+            #[cfg(feature = "netperf")]
+            Consumer::NetPerf(encoder) => encoder.lost(count),
             Consumer::Listener(ear) => ear.lost(count),
         }
     }
@@ -60,6 +70,8 @@ impl Consumer {
     pub(crate) fn boundary(&mut self, time_ns: u64) {
         match self {
             Consumer::Stream(encoder) => encoder.boundary(time_ns),
+            #[cfg(feature = "netperf")]
+            Consumer::NetPerf(encoder) => encoder.boundary(time_ns),
             Consumer::Listener(ear) => ear.boundary(),
         }
     }
@@ -68,6 +80,8 @@ impl Consumer {
     pub(crate) fn has_pending(&self) -> bool {
         match self {
             Consumer::Stream(encoder) => encoder.has_pending(),
+            #[cfg(feature = "netperf")]
+            Consumer::NetPerf(_) => false,
             Consumer::Listener(_) => false,
         }
     }
@@ -76,6 +90,8 @@ impl Consumer {
     pub(crate) fn finish(self, time_ns: u64) {
         match self {
             Consumer::Stream(encoder) => encoder.finish(time_ns),
+            #[cfg(feature = "netperf")]
+            Consumer::NetPerf(encoder) => encoder.finish(time_ns),
             Consumer::Listener(ear) => ear.finish(),
         }
     }

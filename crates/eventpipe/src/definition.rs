@@ -3,6 +3,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+#[cfg(feature = "netperf")]
+use nettrace::NetPerfWriter;
 use nettrace::{Field, Metadata, TraceWriter, WriteError};
 
 use crate::argument::FieldKind;
@@ -75,6 +77,15 @@ pub struct FieldDescription {
     pub name: &'static str,
     /// Type.
     pub kind: FieldKind,
+}
+
+impl FieldDescription {
+    fn field(&self) -> Field {
+        Field {
+            name: String::from(self.name),
+            field_type: self.kind.field_type(),
+        }
+    }
 }
 
 /// What is known about an event before it is written. Made by [`provider!`](crate::provider) or by hand:
@@ -238,6 +249,24 @@ impl Definition {
         (self.describe)(self, writer, metadata_id, provider)
     }
 
+    /// Tells a trace of version 3 of the event.
+    #[cfg(feature = "netperf")]
+    pub(crate) fn define_netperf(
+        &self,
+        writer: &mut NetPerfWriter,
+        metadata_id: u32,
+        provider: &str,
+    ) {
+        let fields = match self.fields {
+            Fields::Typed(fields) => fields.iter().map(FieldDescription::field).collect(),
+            Fields::Described(fields) => fields.to_vec(),
+            Fields::Encoded(description) => {
+                return writer.define_encoded(metadata_id, provider, description);
+            }
+        };
+        writer.define_event(&self.metadata(metadata_id, provider, fields));
+    }
+
     fn describe_bare(
         &self,
         writer: &mut TraceWriter,
@@ -271,13 +300,7 @@ impl Definition {
             Fields::Typed(fields) => fields,
             Fields::Described(_) | Fields::Encoded(_) => &[],
         };
-        let fields = fields
-            .iter()
-            .map(|field| Field {
-                name: String::from(field.name),
-                field_type: field.kind.field_type(),
-            })
-            .collect();
+        let fields = fields.iter().map(FieldDescription::field).collect();
         writer.define_event(&self.metadata(metadata_id, provider, fields))
     }
 

@@ -39,16 +39,17 @@ pub(crate) fn trace_info() -> TraceInfo {
 
 /// Describes the event `ProcessInfo` (engine.md 8; its version is 1 in the metadata of every runtime).
 pub(crate) fn define(writer: &mut TraceWriter) -> Result<(), WriteError> {
-    let description = Definition::new("ProcessInfo")
+    writer.define_encoded(PROCESS_INFO_METADATA, PROCESS_INFO_PROVIDER, &description())
+}
+
+pub(crate) const PROCESS_INFO_PROVIDER: &str = "Microsoft-DotNETCore-EventPipe";
+
+pub(crate) fn description() -> Vec<u8> {
+    Definition::new("ProcessInfo")
         .id(1)
         .version(1)
         .level(Level::LogAlways)
-        .description(&["CommandLine", "OSInformation", "ArchInformation"]);
-    writer.define_encoded(
-        PROCESS_INFO_METADATA,
-        "Microsoft-DotNETCore-EventPipe",
-        &description,
-    )
+        .description(&["CommandLine", "OSInformation", "ArchInformation"])
 }
 
 /// The payload of the event `ProcessInfo`.

@@ -16,6 +16,8 @@ use crate::encoder::SessionEncoder;
 use crate::engine::ENGINE;
 use crate::filter::{Filter, ProviderRequest};
 use crate::listener::Listener;
+#[cfg(feature = "netperf")]
+use crate::netperf::NetPerfEncoder;
 use crate::output::{self, Output};
 use crate::queue::Queue;
 use crate::{drain, environment, process_info};
@@ -33,6 +35,9 @@ pub enum Format {
     V4,
     /// V6.
     V6,
+    /// V3, for old readers: in it losses do not show, and no [`Host`](crate::Host) is asked for a rundown.
+    #[cfg(feature = "netperf")]
+    V3,
 }
 
 /// What becomes of events for which there is no room, because the reader is slower than the writers.
@@ -212,6 +217,10 @@ impl SessionRequest {
             // Nobody would ever make room.
             return Err(SessionError::Unsupported);
         }
+        #[cfg(feature = "netperf")]
+        if self.format == Format::V3 && self.buffering == Buffering::Block {
+            return Err(SessionError::Unsupported);
+        }
         Ok(())
     }
 
@@ -249,9 +258,8 @@ pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Sessi
     )?;
     let built = drain::take_pool().and_then(|()| build(request, output, bit, id));
     match built {
-        Ok((state, encoder)) => {
-            control::enable(bit, state.clone(), Consumer::Stream(encoder))
-                .inspect_err(|_| state.queue.abort())?;
+        Ok((state, consumer)) => {
+            control::enable(bit, state.clone(), consumer).inspect_err(|_| state.queue.abort())?;
             Ok(Session { id, state, hold })
         }
         Err(error) => {
@@ -299,23 +307,30 @@ fn build(
     output: Output,
     bit: u32,
     id: SessionId,
-) -> Result<(Arc<SessionState>, Box<SessionEncoder>), SessionError> {
+) -> Result<(Arc<SessionState>, Consumer), SessionError> {
     let state = SessionState::new(id, buffer_bytes(&request), request.buffering)?;
-    let format = match request.format {
-        Format::V4 => WriteFormat::V4,
-        Format::V6 => WriteFormat::V6,
-    };
     let info = process_info::trace_info();
-    let encoder = Box::new(SessionEncoder::new(
-        bit,
-        state.clone(),
-        format,
-        &info,
-        request.stacks,
-        request.rundown_keywords,
-    ));
+    let stream = |format| {
+        Consumer::Stream(Box::new(SessionEncoder::new(
+            bit,
+            state.clone(),
+            format,
+            &info,
+            request.stacks,
+            request.rundown_keywords,
+        )))
+    };
+    let consumer = match request.format {
+        Format::V4 => stream(WriteFormat::V4),
+        Format::V6 => stream(WriteFormat::V6),
+        #[cfg(feature = "netperf")]
+        Format::V3 => {
+            let encoder = NetPerfEncoder::new(bit, state.clone(), &info, request.stacks);
+            Consumer::NetPerf(Box::new(encoder))
+        }
+    };
     output::start(state.clone(), output)?;
-    Ok((state, encoder))
+    Ok((state, consumer))
 }
 
 /// How much may wait for the reader of a session in block mode before writers are held. Below its limit, because what is in

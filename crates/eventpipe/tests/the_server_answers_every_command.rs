@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use common::{client, everything_of, socket};
+use common::{Recording, client, everything_of, socket};
 use dotnet_diagnostics::client::Fallbacks;
 use dotnet_diagnostics::codec::{
     Command, ErrorCode, HEADER_SIZE, Header, MAGIC, PerfMapType, ProcessInfoVersion, Reply, Request,
@@ -246,14 +246,104 @@ fn the_socket_is_for_its_owner_only() {
     assert_eq!(mode & 0o777, 0o600);
 }
 
+eventpipe::provider! {
+    mod netperf = "Test-NetPerf";
+    #[event(id = 1, name = "Numbered")]
+    fn numbered(thread: u32, number: u32);
+}
+
+/// Format 0: a stream in version 3, in the order of time, with stacks and payloads.
+#[test]
+fn a_client_that_asks_for_format_0_gets_a_trace_in_version_3() {
+    let mut request = everything_of("Test-NetPerf");
+    request.format = dotnet_diagnostics::codec::Format::NetPerf;
+    let recording = Recording::start(&request);
+    std::thread::scope(|scope| {
+        for thread in 0..3 {
+            scope.spawn(move || (0..1_000).for_each(|number| netperf::numbered(thread, number)));
+        }
+    });
+    let trace = recording.stop();
+    let events: Vec<_> = trace.of("Test-NetPerf").collect();
+    assert_eq!(events.len(), 3_000);
+    assert!(events.is_sorted_by_key(|event| event.time));
+    assert!(events.iter().all(|event| !event.frames.is_empty()));
+    for thread in 0..3u32 {
+        let numbers = events
+            .iter()
+            .filter(|event| event.payload[..4] == thread.to_le_bytes())
+            .map(|event| u32::from_le_bytes(event.payload[4..].try_into().expect("four bytes")));
+        assert!(numbers.eq(0..1_000), "thread {thread}");
+    }
+}
+
+/// Where runtimes cannot write tracepoints they say so after the descriptor has come.
+#[test]
+fn tracepoints_are_refused_once_the_descriptor_has_come_and_been_closed() {
+    use dotnet_diagnostics::codec::{CollectVersion, SessionKind, Tracepoints};
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+
+    let _alone = common::alone();
+    let mut request = everything_of("P");
+    request.version = CollectVersion::V5;
+    request.session = SessionKind::UserEvents;
+    (
+        request.stack_walk,
+        request.buffer_mb,
+        request.rundown_keyword,
+    ) = (false, 0, 0);
+    for provider in &mut request.providers {
+        provider.tracepoints = Some(Tracepoints {
+            default_tracepoint: "tp".into(),
+            sets: Vec::new(),
+        });
+    }
+    let request = Request::CollectTracing(request).encode().expect("valid");
+    let descriptors = || {
+        let all = std::fs::read_dir("/proc/self/fd").expect("the kernel lists descriptors");
+        let opens_ours = |file: &std::fs::DirEntry| {
+            std::fs::read_link(file.path()).is_ok_and(|path| path.ends_with("file-of-the-test"))
+        };
+        all.flatten().filter(opens_ours).count()
+    };
+    let path = std::env::temp_dir().join("file-of-the-test");
+    let file = std::fs::File::create(&path).expect("a file");
+    for with_descriptor in [true, false, true] {
+        let mut stream = UnixStream::connect(socket()).expect("the server listens");
+        stream.write_all(&request).expect("the request is taken");
+        let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let sent = [std::os::fd::AsFd::as_fd(&file)];
+        if with_descriptor {
+            assert!(control.push(SendAncillaryMessage::ScmRights(&sent)));
+        }
+        let byte = [std::io::IoSlice::new(&[0])];
+        rustix::net::sendmsg(&stream, &byte, &mut control, SendFlags::empty()).expect("sent");
+        let mut answer = Vec::new();
+        stream
+            .read_to_end(&mut answer)
+            .expect("an answer and a close");
+        let code = if with_descriptor {
+            ErrorCode::FAIL
+        } else {
+            ErrorCode::BAD_ENCODING
+        };
+        assert_eq!(error_of(&answer), code);
+    }
+    assert_eq!(descriptors(), 1, "only the test's own is open");
+    std::fs::remove_file(path).expect("it is ours");
+}
+
 #[test]
 fn unsupported_kinds_of_sessions_fail_and_leave_nothing_behind() {
-    use dotnet_diagnostics::codec::Format;
+    use dotnet_diagnostics::codec::{BufferingMode, CollectVersion, Format};
     for _ in 0..100 {
-        let mut netperf = everything_of("P");
-        netperf.format = Format::NetPerf;
+        let mut both = everything_of("P");
+        both.version = CollectVersion::V6;
+        both.buffering_mode = BufferingMode::Block;
+        both.format = Format::NetPerf;
         client()
-            .collect(&netperf, Fallbacks::NONE)
-            .expect_err("no V3");
+            .collect(&both, Fallbacks::NONE)
+            .expect_err("version 3 without loss");
     }
 }

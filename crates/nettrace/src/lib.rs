@@ -103,8 +103,8 @@ pub use read::{
 pub use schema::Schema;
 pub use thread_row::ThreadRow;
 pub use write::{
-    EventRecord, FORGET_METADATA, FORGET_THREADS, TraceWriter, UNKNOWN_PROCESSOR, WriteError,
-    WriteFormat,
+    EventRecord, FORGET_METADATA, FORGET_THREADS, NetPerfWriter, TraceWriter, UNKNOWN_PROCESSOR,
+    WriteError, WriteFormat,
 };
 
 /// The highest version of the format that is read.

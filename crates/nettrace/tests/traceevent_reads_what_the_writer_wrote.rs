@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 use nettrace::rewrite::{RewriteOptions, join, rewrite};
 use nettrace::{
-    EventRecord, FORGET_THREADS, Field, FieldType, Guid, Label, Metadata, Reader, ThreadRow,
-    TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
+    EventRecord, FORGET_THREADS, Field, FieldType, FormatVersion, Guid, Label, Metadata,
+    NetPerfWriter, Reader, ThreadRow, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
 use peers::Peers;
 use serde_json::Value;
@@ -283,4 +283,65 @@ fn everything(format: WriteFormat, compressed: bool) -> Vec<u8> {
     }
     writer.finish();
     std::mem::take(writer.output())
+}
+
+/// Recorded traces as V3: the same events by time, threads, activities, payloads; to our reader also stacks and related activities, in place
+/// of which TraceEvent (3.2.8) shows bytes of the payload in every trace of V3, a runtime's own too.
+#[test]
+fn a_trace_in_version_3_has_the_same_events() {
+    let test = "a_trace_in_version_3_has_the_same_events";
+    let (Some(peers), Some(samples)) = (Peers::for_test(test), samples(test)) else {
+        return;
+    };
+    for name in ["net10.0/types", "net10.0/activity", "net9.0/exceptions"] {
+        let sample = samples.iter().find(|sample| sample.name == name).unwrap();
+        let bytes = sample.bytes();
+        let mut writer = NetPerfWriter::new(Reader::new(&bytes[..]).unwrap().info());
+        let mut stacks = Vec::new();
+        let mut events = Reader::new(&bytes[..]).unwrap().dispatch_order();
+        let mut written = Vec::new();
+        while let Some(event) = events.next_event().unwrap() {
+            let metadata = event.metadata();
+            if !writer.is_defined(metadata.id) {
+                writer.define_event(metadata);
+            }
+            let record = EventRecord {
+                metadata_id: metadata.id,
+                sequence_number: 0,
+                thread_id: event.thread_id(),
+                capture_thread_id: 0,
+                processor_number: UNKNOWN_PROCESSOR,
+                stack_id: 0,
+                timestamp: event.timestamp() as u64,
+                activity_id: event.activity_id(),
+                related_activity_id: event.related_activity_id(),
+                is_sorted: true,
+                label_list: 0,
+                payload: event.payload(),
+            };
+            writer.event(&record, event.stack().bytes()).unwrap();
+            stacks.push((event.related_activity_id(), event.stack().bytes().to_vec()));
+            written.append(writer.output());
+        }
+        writer.finish();
+        written.append(writer.output());
+
+        let mut reader = Reader::new(&written[..]).unwrap();
+        assert_eq!(reader.info().format, FormatVersion::V3);
+        let mut read = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            read.push((event.related_activity_id(), event.stack().bytes().to_vec()));
+        }
+        assert_eq!(read, stacks, "{name}");
+
+        let (original, written) = (File::new("v4", &bytes), File::new("v3", &written));
+        let original = peers.oracle_events(&original.0);
+        let written = peers.oracle_events(&written.0);
+        assert_eq!(written.len(), original.len(), "{name}");
+        for (written, original) in written.iter().zip(&original) {
+            for key in ["provider", "event", "ts_qpc", "tid", "activity", "payload"] {
+                assert_eq!(written[key], original[key], "{name} {key}: {original}");
+            }
+        }
+    }
 }

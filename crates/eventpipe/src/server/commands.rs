@@ -38,6 +38,8 @@ pub(super) enum Answer {
     },
     /// The session sends the answer and then its stream, on the same socket.
     Stream,
+    /// An error that the client reads only after it has sent a descriptor.
+    AfterDescriptor(ErrorCode),
     /// A thread is at it.
     #[cfg(any(feature = "perf-map", feature = "dump"))]
     Later(Arc<Job>),
@@ -87,10 +89,16 @@ pub(super) fn execute(request: Request, socket: &Arc<OwnedFd>, port: PortNumber)
 }
 
 fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
-    let supported =
-        request.session == SessionKind::Stream && request.format == codec::Format::NetTrace;
-    if !supported {
-        return Answer::error(ErrorCode::FAIL);
+    let format = match request.format {
+        codec::Format::NetTrace => Format::V4,
+        #[cfg(feature = "netperf")]
+        codec::Format::NetPerf => Format::V3,
+        #[cfg(not(feature = "netperf"))]
+        codec::Format::NetPerf => return Answer::error(ErrorCode::FAIL),
+    };
+    if request.session == SessionKind::UserEvents {
+        // As runtimes answer where the kernel has no user_events, or the descriptor is another one: the engine writes no tracepoints.
+        return Answer::AfterDescriptor(ErrorCode::FAIL);
     }
     if asks_for_samples_only(&request) && control::find(SAMPLE_PROFILER).is_none() {
         return Answer::error(ErrorCode::NOTSUPPORTED);
@@ -102,7 +110,7 @@ fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
             BufferingMode::Drop => Buffering::Drop,
             BufferingMode::Block => Buffering::Block,
         },
-        format: Format::V4,
+        format,
         stacks: request.stack_walk && environment::stacks_enabled(),
         rundown_keywords: request.rundown_keyword,
         hold_until_stop: false,

@@ -2,12 +2,13 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::mem::MaybeUninit;
 
-use dotnet_diagnostics::codec::{Progress, RequestReader, Strictness, encode_error};
+use dotnet_diagnostics::codec::{ErrorCode, Progress, RequestReader, Strictness, encode_error};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags};
+use rustix::io::{Errno, IoSliceMut};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
 
 use super::commands::{self, Answer};
 #[cfg(any(feature = "perf-map", feature = "dump"))]
@@ -30,6 +31,8 @@ pub(super) struct Connection {
 #[derive(Debug)]
 enum Step {
     Reading(RequestReader),
+    /// The client is to send a byte with a descriptor; this is the answer if it does.
+    Receiving(ErrorCode),
     /// The answer follows when this session has ended.
     Waiting {
         session: Arc<SessionState>,
@@ -56,7 +59,7 @@ impl Connection {
 
     pub(super) fn poll_fd(&self) -> PollFd<'_> {
         let events = match self.step {
-            Step::Reading(_) => PollFlags::IN,
+            Step::Reading(_) | Step::Receiving(_) => PollFlags::IN,
             Step::Waiting { .. } => PollFlags::empty(),
             Step::Writing { .. } => PollFlags::OUT,
             #[cfg(any(feature = "perf-map", feature = "dump"))]
@@ -83,6 +86,7 @@ impl Connection {
     pub(super) fn advance(&mut self, ready: PollFlags, now_ns: u64) -> bool {
         let goes_on = match &self.step {
             Step::Reading(_) if !ready.is_empty() => self.read(now_ns),
+            Step::Receiving(code) if !ready.is_empty() => self.receive(*code, now_ns),
             Step::Waiting { session, .. } if session.has_ended() => self.stop_waiting(now_ns),
             Step::Waiting { .. } => !ready.intersects(PollFlags::HUP | PollFlags::ERR),
             Step::Writing { .. } if !ready.is_empty() => self.write(),
@@ -136,8 +140,36 @@ impl Connection {
                 }
                 // The socket belongs to the session now.
                 Answer::Stream => false,
+                Answer::AfterDescriptor(code) => {
+                    self.step = Step::Receiving(code);
+                    self.receive(code, now_ns)
+                }
             };
         }
+    }
+
+    /// Takes the byte that comes with a descriptor, and closes the descriptor. A byte without one is a request that does not parse.
+    fn receive(&mut self, code: ErrorCode, now_ns: u64) -> bool {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut byte = [0];
+        let mut pieces = [IoSliceMut::new(&mut byte)];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        match rustix::net::recvmsg(&*self.socket, &mut pieces, &mut control, flags) {
+            Err(Errno::AGAIN | Errno::INTR) => return true,
+            Err(_) => return false,
+            Ok(_) => {}
+        }
+        let has_descriptor = control.drain().any(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next().is_some(),
+            _ => false,
+        });
+        let code = if has_descriptor {
+            code
+        } else {
+            ErrorCode::BAD_ENCODING
+        };
+        self.answer(encode_error(code).into(), now_ns)
     }
 
     fn stop_waiting(&mut self, now_ns: u64) -> bool {

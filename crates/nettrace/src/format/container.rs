@@ -177,8 +177,18 @@ impl ObjectHeader {
 
     /// Writes the header of a V4 object.
     pub(crate) fn encode(out: &mut Vec<u8>, kind: BlockKind) {
-        let (name, version, minimum) = kind.object();
-        out.extend_from_slice(&[TAG_BEGIN_PRIVATE, TAG_BEGIN_PRIVATE, TAG_NULL]);
+        ObjectHeader::put(out, TAG_BEGIN_PRIVATE, kind.object());
+    }
+
+    /// Writes the header of a V3 object: the trace or an event block.
+    pub(crate) fn encode_v3(out: &mut Vec<u8>, kind: BlockKind) {
+        let (name, ..) = kind.object();
+        let version = if kind == BlockKind::Trace { 3 } else { 1 };
+        ObjectHeader::put(out, TAG_BEGIN, (name, version, 0));
+    }
+
+    fn put(out: &mut Vec<u8>, begin: u8, (name, version, minimum): (&[u8], i32, i32)) {
+        out.extend_from_slice(&[begin, begin, TAG_NULL]);
         put_i32(out, version);
         put_i32(out, minimum);
         put_u32(out, name.len() as u32);

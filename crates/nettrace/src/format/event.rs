@@ -316,6 +316,35 @@ pub(crate) fn encode_compressed<const V6: bool>(
     *previous = *header;
 }
 
+/// Writes a record of V3, which has its stack behind its payload. The next one begins at a multiple of four.
+pub(crate) fn encode_with_stack(
+    out: &mut Vec<u8>,
+    header: &EventHeader,
+    payload: &[u8],
+    stack: &[u8],
+) {
+    let start = out.len();
+    put_u32(out, 0);
+    put_u32(out, header.metadata_id);
+    put_u32(out, header.thread_id as u32);
+    put_u64(out, header.timestamp);
+    out.extend_from_slice(&header.activity_id.0);
+    out.extend_from_slice(&header.related_activity_id.0);
+    put_u32(out, payload.len() as u32);
+    out.extend_from_slice(payload);
+    put_u32(out, stack.len() as u32);
+    out.extend_from_slice(stack);
+    let padded = out.len().next_multiple_of(4);
+    out.resize(padded, 0);
+    let size = padded.wrapping_sub(start).wrapping_sub(SIZE_FIELD) as u32;
+    if let Some(place) = out
+        .get_mut(start..)
+        .and_then(|record| record.first_chunk_mut())
+    {
+        *place = size.to_le_bytes();
+    }
+}
+
 /// Writes an uncompressed record. V4's document pads records to four bytes; TraceEvent (3.2.8, 4.0.0) steps over the
 /// payload only and loses its way then, so there is no padding, which the size of the record says to other readers.
 pub(crate) fn encode_uncompressed<const V6: bool>(

@@ -1,8 +1,9 @@
-//! Writing traces: V4 (with the tags called V5) and V6. Works without std, does no I/O.
+//! Writing traces: V4 (with the tags called V5) and V6, and V3 for clients that want it. Works without std, does no I/O.
 
 mod block;
 mod ids;
 mod interner;
+mod netperf;
 mod record;
 
 use alloc::string::String;
@@ -16,6 +17,7 @@ use crate::{FormatVersion, Guid, Label, Metadata, ThreadRow, TraceInfo};
 use block::Block;
 use ids::DefinedIds;
 use interner::Interner;
+pub use netperf::NetPerfWriter;
 pub use record::{
     EventRecord, FORGET_METADATA, FORGET_THREADS, UNKNOWN_PROCESSOR, WriteError, WriteFormat,
 };
