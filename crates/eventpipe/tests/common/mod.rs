@@ -86,6 +86,8 @@ pub(crate) struct Seen {
     pub(crate) name: String,
     pub(crate) id: u32,
     pub(crate) thread: u64,
+    /// Its number among the events of its thread, those that were lost included.
+    pub(crate) sequence: u32,
     pub(crate) time: i64,
     pub(crate) about_thread: u64,
     pub(crate) activity: Guid,
@@ -137,6 +139,7 @@ impl Trace {
                 name: metadata.name.clone(),
                 id: metadata.event_id,
                 thread,
+                sequence: event.sequence_number(),
                 time: event.timestamp(),
                 about_thread: event.thread_id(),
                 activity: event.activity_id(),
