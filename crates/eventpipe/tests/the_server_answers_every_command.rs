@@ -217,6 +217,25 @@ fn silent_and_slow_peers_hold_up_nobody() {
     );
 }
 
+/// A whole request would take 20 seconds so, which is beyond the server's limit.
+#[test]
+fn a_peer_with_a_byte_per_second_is_given_up_and_holds_up_nobody() {
+    let mut slow = UnixStream::connect(socket()).expect("connects");
+    slow.set_read_timeout(Some(Duration::from_secs(1)))
+        .expect("a limit");
+    for byte in message(4, 1, &[]) {
+        if slow.write_all(&[byte]).is_err() {
+            return;
+        }
+        client().process_info().expect("answered meanwhile");
+        // A second without a byte, unless the server hangs up.
+        if slow.read(&mut [0; 1]).is_ok_and(|count| count == 0) {
+            return;
+        }
+    }
+    panic!("the server took a request of 20 seconds");
+}
+
 #[test]
 fn of_more_peers_than_connections_the_latest_are_served() {
     let many: Vec<_> = (0..300)
