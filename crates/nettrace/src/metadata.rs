@@ -78,3 +78,64 @@ pub enum FieldType {
     DataLoc(Box<FieldType>),
     Boolean8,
 }
+
+impl FieldType {
+    /// The type with this code, of those that have nothing but a code: numbers, texts, times.
+    pub fn of_code(code: u32) -> Option<FieldType> {
+        Some(match code {
+            3 => FieldType::Boolean,
+            4 => FieldType::Char,
+            5 => FieldType::SByte,
+            6 => FieldType::Byte,
+            7 => FieldType::Int16,
+            8 => FieldType::UInt16,
+            9 => FieldType::Int32,
+            10 => FieldType::UInt32,
+            11 => FieldType::Int64,
+            12 => FieldType::UInt64,
+            13 => FieldType::Single,
+            14 => FieldType::Double,
+            15 => FieldType::Decimal,
+            16 => FieldType::DateTime,
+            17 => FieldType::Guid,
+            18 => FieldType::String,
+            20 => FieldType::VarInt,
+            21 => FieldType::VarUInt,
+            23 => FieldType::Utf8CodeUnit,
+            26 => FieldType::Boolean8,
+            _ => return None,
+        })
+    }
+
+    /// Its code (nettrace.md 8.1).
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            FieldType::Empty => 0,
+            FieldType::Object(_) => 1,
+            FieldType::Boolean => 3,
+            FieldType::Char => 4,
+            FieldType::SByte => 5,
+            FieldType::Byte => 6,
+            FieldType::Int16 => 7,
+            FieldType::UInt16 => 8,
+            FieldType::Int32 => 9,
+            FieldType::UInt32 => 10,
+            FieldType::Int64 => 11,
+            FieldType::UInt64 => 12,
+            FieldType::Single => 13,
+            FieldType::Double => 14,
+            FieldType::Decimal => 15,
+            FieldType::DateTime => 16,
+            FieldType::Guid => 17,
+            FieldType::String => 18,
+            FieldType::Array(_) => 19,
+            FieldType::VarInt => 20,
+            FieldType::VarUInt => 21,
+            FieldType::FixedLengthArray(..) => 22,
+            FieldType::Utf8CodeUnit => 23,
+            FieldType::RelLoc(_) => 24,
+            FieldType::DataLoc(_) => 25,
+            FieldType::Boolean8 => 26,
+        }
+    }
+}

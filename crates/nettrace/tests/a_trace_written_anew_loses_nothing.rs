@@ -24,6 +24,19 @@ struct Essence {
     error: Option<nettrace::ErrorKind>,
 }
 
+impl Essence {
+    /// The times of all events, ascending.
+    fn times(&self) -> Vec<i64> {
+        let mut times: Vec<i64> = self
+            .events
+            .iter()
+            .map(|(timestamp, _)| *timestamp)
+            .collect();
+        times.sort_unstable();
+        times
+    }
+}
+
 fn essence(bytes: &[u8]) -> (Essence, Reader<&[u8]>) {
     let mut reader = Reader::new(bytes).unwrap();
     let mut found = Essence {
@@ -189,12 +202,7 @@ fn a_part_is_the_same_part_and_what_was_left_out_is_not_lost() {
         let sample = samples.iter().find(|sample| sample.name == name).unwrap();
         let bytes = sample.bytes();
         let (original, reader) = essence(&bytes);
-        let mut times: Vec<i64> = original
-            .events
-            .iter()
-            .map(|(timestamp, _)| *timestamp)
-            .collect();
-        times.sort_unstable();
+        let times = original.times();
         let (from, to) = (times[times.len() / 4], times[times.len() * 3 / 4]);
         let provider = original.descriptions.len() / 2;
         let provider = reader.all_metadata()[provider].provider.clone();
@@ -293,12 +301,7 @@ fn pieces_joined_are_the_whole_by_time() {
         let sample = samples.iter().find(|sample| sample.name == name).unwrap();
         let bytes = sample.bytes();
         let (original, _) = essence(&bytes);
-        let mut times: Vec<i64> = original
-            .events
-            .iter()
-            .map(|(timestamp, _)| *timestamp)
-            .collect();
-        times.sort_unstable();
+        let times = original.times();
         let middle = times[times.len() / 2];
         for format in [WriteFormat::V4, WriteFormat::V6] {
             let mut options = RewriteOptions::new(format);

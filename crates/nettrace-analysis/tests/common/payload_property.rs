@@ -186,35 +186,15 @@ fn field_type(description: &mut &[u8], depth: usize) -> Option<FieldType> {
                 Vec::new()
             })
         }
-        3 => FieldType::Boolean,
-        4 => FieldType::Char,
-        5 => FieldType::SByte,
-        6 => FieldType::Byte,
-        7 => FieldType::Int16,
-        8 => FieldType::UInt16,
-        9 => FieldType::Int32,
-        10 => FieldType::UInt32,
-        11 => FieldType::Int64,
-        12 => FieldType::UInt64,
-        13 => FieldType::Single,
-        14 => FieldType::Double,
-        15 => FieldType::Decimal,
-        16 => FieldType::DateTime,
-        17 => FieldType::Guid,
-        18 => FieldType::String,
         19 => FieldType::Array(inner()),
-        20 => FieldType::VarInt,
-        21 => FieldType::VarUInt,
         22 => {
             let element = inner();
             let (count, rest) = description.split_first()?;
             *description = rest;
             FieldType::FixedLengthArray(element, u16::from(*count) * 7)
         }
-        23 => FieldType::Utf8CodeUnit,
         24 => FieldType::RelLoc(inner()),
         25 => FieldType::DataLoc(inner()),
-        26 => FieldType::Boolean8,
-        _ => FieldType::Int32,
+        code => FieldType::of_code(code.into()).unwrap_or(FieldType::Int32),
     })
 }

@@ -96,30 +96,11 @@ fn decode_type(cursor: &mut Cursor<'_>, layout: Layout, depth: usize) -> Result<
     let element = |cursor: &mut Cursor<'_>| decode_type(cursor, layout, inner).map(Box::new);
     Ok(match code {
         1 => FieldType::Object(decode_fields(cursor, layout, depth)?),
-        3 => FieldType::Boolean,
-        4 => FieldType::Char,
-        5 => FieldType::SByte,
-        6 => FieldType::Byte,
-        7 => FieldType::Int16,
-        8 => FieldType::UInt16,
-        9 => FieldType::Int32,
-        10 => FieldType::UInt32,
-        11 => FieldType::Int64,
-        12 => FieldType::UInt64,
-        13 => FieldType::Single,
-        14 => FieldType::Double,
-        15 => FieldType::Decimal,
-        16 => FieldType::DateTime,
-        17 => FieldType::Guid,
-        18 => FieldType::String,
         19 if layout != Layout::V1 => FieldType::Array(element(cursor)?),
-        20 if layout == Layout::V6 => FieldType::VarInt,
-        21 if layout == Layout::V6 => FieldType::VarUInt,
         22 if layout == Layout::V6 => {
             let element = element(cursor)?;
             FieldType::FixedLengthArray(element, cursor.u16()?)
         }
-        23 if layout == Layout::V6 => FieldType::Utf8CodeUnit,
         24 | 25 if layout == Layout::V6 => {
             let element = element(cursor)?;
             if !has_fixed_size(&element) {
@@ -134,11 +115,12 @@ fn decode_type(cursor: &mut Cursor<'_>, layout: Layout, depth: usize) -> Result<
                 FieldType::DataLoc(element)
             }
         }
-        26 if layout == Layout::V6 => FieldType::Boolean8,
-        unknown => {
-            return Err(Error {
+        _ => {
+            let is_known = layout == Layout::V6 || !matches!(code, 20 | 21 | 23 | 26);
+            let simple = FieldType::of_code(code).filter(|_| is_known);
+            return simple.ok_or(Error {
                 offset,
-                kind: ErrorKind::UnknownFieldType(unknown),
+                kind: ErrorKind::UnknownFieldType(code),
             });
         }
     })
@@ -188,7 +170,7 @@ pub(super) fn encode_fields(out: &mut Vec<u8>, fields: &[Field], layout: Layout)
 }
 
 fn encode_type(out: &mut Vec<u8>, field_type: &FieldType, layout: Layout) {
-    let code = code(field_type);
+    let code = field_type.code();
     if layout == Layout::V6 {
         out.push(code);
     } else {
@@ -204,37 +186,6 @@ fn encode_type(out: &mut Vec<u8>, field_type: &FieldType, layout: Layout) {
             put_u16(out, *count);
         }
         _ => {}
-    }
-}
-
-fn code(field_type: &FieldType) -> u8 {
-    match field_type {
-        FieldType::Empty => 0,
-        FieldType::Object(_) => 1,
-        FieldType::Boolean => 3,
-        FieldType::Char => 4,
-        FieldType::SByte => 5,
-        FieldType::Byte => 6,
-        FieldType::Int16 => 7,
-        FieldType::UInt16 => 8,
-        FieldType::Int32 => 9,
-        FieldType::UInt32 => 10,
-        FieldType::Int64 => 11,
-        FieldType::UInt64 => 12,
-        FieldType::Single => 13,
-        FieldType::Double => 14,
-        FieldType::Decimal => 15,
-        FieldType::DateTime => 16,
-        FieldType::Guid => 17,
-        FieldType::String => 18,
-        FieldType::Array(_) => 19,
-        FieldType::VarInt => 20,
-        FieldType::VarUInt => 21,
-        FieldType::FixedLengthArray(..) => 22,
-        FieldType::Utf8CodeUnit => 23,
-        FieldType::RelLoc(_) => 24,
-        FieldType::DataLoc(_) => 25,
-        FieldType::Boolean8 => 26,
     }
 }
 

@@ -128,6 +128,12 @@ impl<'a> Fields<'a> {
             .map(|(_, value)| value)
     }
 
+    /// The value of a counting field that comes next.
+    #[cold]
+    fn counted(&self, kind: &Kind) -> u32 {
+        { self.cursor }.counted(kind).unwrap_or(0)
+    }
+
     /// Where the last field ends; `None` when the payload runs short.
     pub(crate) fn end(self) -> Option<usize> {
         let mut cursor = self.cursor;
@@ -144,7 +150,7 @@ impl<'a> Iterator for Fields<'a> {
         let (field, others) = self.fields.split_first()?;
         let count = self.count;
         if field.counts {
-            self.count = { self.cursor }.counted(&field.kind).unwrap_or(0);
+            self.count = self.counted(&field.kind);
         }
         self.fields = others;
         let read = self
@@ -266,7 +272,8 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
         let bytes = *self.payload.get(self.offset..)?.first_chunk::<N>()?;
-        self.offset = self.offset.checked_add(N)?;
+        // No overflow: the bytes were there.
+        self.offset = self.offset.wrapping_add(N);
         Some(bytes)
     }
 
@@ -287,7 +294,7 @@ impl<'a> Cursor<'a> {
     #[inline]
     fn text(&mut self) -> Option<Utf16<'a>> {
         let (text, taken) = Utf16::terminated(self.payload.get(self.offset..)?)?;
-        self.offset = self.offset.checked_add(taken)?;
+        self.offset = self.offset.wrapping_add(taken);
         Some(text)
     }
 

@@ -69,22 +69,14 @@ impl<'a> Utf16<'a> {
     #[inline]
     pub fn append_to(self, out: &mut Vec<u8>) {
         let start = out.len();
-        let units = self.len();
-        out.resize(start.saturating_add(units), 0);
-        let room = out.get_mut(start..).unwrap_or_default();
-        // One pass that narrows and sees whether all was ASCII, which nearly always it was. Blocks of fixed size
-        // become vector instructions.
-        let (blocks, rest) = self.bytes.as_chunks::<BLOCK>();
-        let (wide_room, rest_room) = room.as_chunks_mut::<{ BLOCK / 2 }>();
+        // One pass that narrows and sees whether all was ASCII, which nearly always it was. A length that is known
+        // beforehand lets the compiler make vector instructions of it, without a look at the room for each byte.
         let mut all = 0u16;
-        for (narrow, block) in wide_room.iter_mut().zip(blocks) {
-            all |= narrow_block(narrow, block);
-        }
-        for (narrow, unit) in rest_room.iter_mut().zip(rest.as_chunks::<2>().0) {
+        out.extend(self.bytes.as_chunks::<2>().0.iter().map(|unit| {
             all |= u16::from_le_bytes(*unit);
             let [low, _] = *unit;
-            *narrow = low;
-        }
+            low
+        }));
         if all >= 0x80 {
             out.truncate(start);
             self.append_units(out);
@@ -125,26 +117,25 @@ fn zero_unit(bytes: &[u8]) -> Option<usize> {
         if zero {
             break;
         }
-        start = start.saturating_add(BLOCK);
+        start = start.wrapping_add(BLOCK);
+    }
+    let (words, _) = bytes.get(start..)?.as_chunks::<8>();
+    for word in words {
+        // The high bit of each unit that is zero; a borrow can set it in units above, never below, the first one.
+        let word = u64::from_le_bytes(*word);
+        let zeros = word.wrapping_sub(LOW) & !word & (LOW << 15);
+        if zeros != 0 {
+            return Some(start.wrapping_add((zeros.trailing_zeros() >> 4 << 1) as usize));
+        }
+        start = start.wrapping_add(8);
     }
     let tail = bytes.get(start..)?.as_chunks::<2>().0;
     let index = tail.iter().position(|unit| *unit == [0, 0])?;
     index.checked_mul(2)?.checked_add(start)
 }
 
-/// Copies the low bytes of a block's units; returns all bits that any unit has.
-#[inline]
-fn narrow_block(narrow: &mut [u8; BLOCK / 2], block: &[u8; BLOCK]) -> u16 {
-    let mut units = [0u16; BLOCK / 2];
-    for (unit, bytes) in units.iter_mut().zip(block.as_chunks::<2>().0) {
-        *unit = u16::from_le_bytes(*bytes);
-    }
-    for (low, unit) in narrow.iter_mut().zip(units) {
-        let [byte, _] = unit.to_le_bytes();
-        *low = byte;
-    }
-    units.iter().fold(0, |all, unit| all | unit)
-}
+/// The low bit of each unit of a word.
+const LOW: u64 = 0x0001_0001_0001_0001;
 
 impl PartialEq<str> for Utf16<'_> {
     fn eq(&self, other: &str) -> bool {

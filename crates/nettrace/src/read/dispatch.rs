@@ -88,7 +88,7 @@ struct Kept {
 }
 
 /// Buffers kept for blocks to come.
-const POOL: usize = 8;
+const POOL: usize = 64;
 
 impl<R: Read> DispatchOrder<R> {
     pub(super) fn new(mut reader: Reader<R>) -> DispatchOrder<R> {
