@@ -1,11 +1,14 @@
 //! The listening port against processes that behave, that do not, that come back, and that were here before.
 
+mod dialing;
+
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
+use dialing::{dial, path};
 use dotnet_diagnostics::Error;
 use dotnet_diagnostics::client::{Client, Endpoint};
 use dotnet_diagnostics::codec::*;
@@ -13,22 +16,6 @@ use dotnet_diagnostics::port::Listener;
 
 const LONG: Duration = Duration::from_secs(30);
 const MOMENT: Duration = Duration::from_millis(150);
-
-fn path(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("dd-port-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    path
-}
-
-fn dial(path: &Path, cookie: u8) -> UnixStream {
-    let mut stream = UnixStream::connect(path).unwrap();
-    let advertise = Advertise {
-        runtime_cookie: Guid([cookie; 16]),
-        process_id: 40 + u64::from(cookie),
-    };
-    stream.write_all(&advertise.encode()).unwrap();
-    stream
-}
 
 /// Answers one command as a runtime does, then dials in again.
 fn answer(mut stream: UnixStream, path: &Path, cookie: u8) -> UnixStream {

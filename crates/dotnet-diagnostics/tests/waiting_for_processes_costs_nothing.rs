@@ -1,30 +1,14 @@
 //! A listening port with processes connected sleeps. In a file of its own: it looks at the program's threads.
 
-use std::io::Write;
+mod dialing;
+
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use dotnet_diagnostics::codec::{Advertise, Guid};
+use dialing::{dial, path};
 use dotnet_diagnostics::port::Listener;
 
 const LONG: Duration = Duration::from_secs(30);
-
-fn path(name: &str) -> PathBuf {
-    let path = std::env::temp_dir().join(format!("dd-port-{}-{name}", std::process::id()));
-    let _ = std::fs::remove_file(&path);
-    path
-}
-
-fn dial(path: &Path, cookie: u8) -> UnixStream {
-    let mut stream = UnixStream::connect(path).unwrap();
-    let advertise = Advertise {
-        runtime_cookie: Guid([cookie; 16]),
-        process_id: 40 + u64::from(cookie),
-    };
-    stream.write_all(&advertise.encode()).unwrap();
-    stream
-}
 
 #[test]
 fn waiting_costs_nothing() {
