@@ -54,6 +54,11 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+/// The example of the README compiles.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod codec;
 pub mod port_config;
 

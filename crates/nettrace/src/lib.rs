@@ -107,6 +107,11 @@ pub use write::{
     WriteError, WriteFormat,
 };
 
+/// The example of the README compiles.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// The highest version of the format that is read.
 pub const MAX_FORMAT: u32 = 6;
 /// The deepest nesting of types in a field list; an array counts for four levels.
