@@ -92,7 +92,8 @@ pub(crate) fn parse_moment(text: &str) -> Result<Moment, String> {
     if matches!(text, "0" | "0s") {
         return Ok(Moment::SinceStart(Duration::ZERO));
     }
-    parse_duration(text).map(Moment::SinceStart)
+    let since_start = parse_duration(text).map(Moment::SinceStart);
+    since_start.map_err(|cause| format!("{cause}; or a date and time: 2026-01-31T12:00:00Z"))
 }
 
 /// `dd:hh:mm:ss`, without the days while there are none.

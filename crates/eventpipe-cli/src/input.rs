@@ -43,10 +43,28 @@ pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader
     Reader::with_options(source, options).map_err(|error| {
         let cause = match error.kind {
             ErrorKind::HeaderTruncated if error.offset == 0 => "is empty".to_owned(),
+            ErrorKind::NotATrace => match packer_of(path) {
+                Some(packer) => format!(
+                    "is compressed: unpack it first, or pipe it in: {packer} -dc {name} | eventpipe … -"
+                ),
+                None => error.to_string(),
+            },
             _ => error.to_string(),
         };
         fail(&cause).into()
     })
+}
+
+/// The program that packed a file, by the file's first bytes.
+fn packer_of(path: &Path) -> Option<&'static str> {
+    let mut start = [0; 6];
+    File::open(path).ok()?.read_exact(&mut start).ok()?;
+    match start {
+        [0x1f, 0x8b, ..] => Some("gzip"),
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
+        _ => None,
+    }
 }
 
 /// Ends a command that read a trace: an error found on the way becomes exit code 7, after the

@@ -6,7 +6,7 @@ use nettrace::{
     EventRecord, Field, FieldType, FormatVersion, Guid, Metadata, SystemTime, TraceInfo,
     TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -137,6 +137,9 @@ fn in_both_orders_and_through_every_filter() {
         [10]
     );
     assert!(numbers(file, &["--where", "nothing=13"]).is_empty());
+    let (code, out, error) = run(&["events", file, "--provider", "Nobody"]);
+    assert_eq!((code, out.as_str()), (0, ""));
+    assert!(error.contains("none of 5 events"), "{error}");
     assert_eq!(numbers(file, &["--from", "1ms", "--to", "2ms"]), [11, 12]);
     assert_eq!(
         numbers(file, &["--from", "2026-01-31T12:00:00.003Z"]),
@@ -299,4 +302,13 @@ fn the_same_after_rewriting_in_the_other_format() {
         (Some(6), Some(5))
     );
     assert_eq!(info["start"], "2026-01-31T12:00:00.000Z");
+    assert_eq!(
+        info["blocks"],
+        json!({"event": 1, "metadata": 1, "stack": 1, "sequence_point": 1, "thread": 1, "label": 0, "unknown": 0})
+    );
+    let (_, out, _) = run(&["info", file.to_str().unwrap()]);
+    assert!(
+        out.contains("1 event, 1 metadata, 1 stack, 1 sequence point\n"),
+        "{out}"
+    );
 }

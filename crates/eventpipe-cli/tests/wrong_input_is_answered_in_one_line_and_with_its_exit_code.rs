@@ -39,6 +39,8 @@ fn a_file_that_is_no_trace_is_named_with_its_fault() {
     fs::write(&empty, b"").unwrap();
     let short = scratch.file("short.nettrace");
     fs::write(&short, b"Nettr").unwrap();
+    let packed = scratch.file("packed.nettrace.gz");
+    fs::write(&packed, b"\x1f\x8b\x08\x00 and so on").unwrap();
     let missing = scratch.file("missing.nettrace");
     let garbage = garbage.to_str().unwrap();
     let directory = scratch.path().to_str().unwrap();
@@ -50,6 +52,7 @@ fn a_file_that_is_no_trace_is_named_with_its_fault() {
         with(garbage, &[garbage, "not a trace"]);
         with(empty.to_str().unwrap(), &["is empty"]);
         with(short.to_str().unwrap(), &["ends before"]);
+        with(packed.to_str().unwrap(), &["compressed", "gzip -dc"]);
         with(
             missing.to_str().unwrap(),
             &["missing.nettrace", "no such file"],
@@ -59,7 +62,7 @@ fn a_file_that_is_no_trace_is_named_with_its_fault() {
     refused(&["rewrite", garbage, "--to", "v6"], 6, &["not a trace"]);
     assert_eq!(
         fs::read_dir(scratch.path()).unwrap().count(),
-        3,
+        4,
         "nothing was left behind"
     );
 }

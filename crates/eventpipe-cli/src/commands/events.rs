@@ -2,6 +2,7 @@
 
 use crate::cli::{Events, Order};
 use crate::filter::Filter;
+use crate::human;
 use crate::input;
 use crate::table::printable;
 use crate::terminal::{self, Out};
@@ -36,6 +37,11 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
         }
     };
     printer.out.flush()?;
+    if let (0, seen @ 1..) = (printer.printed, printer.seen) {
+        let name = input::name_of(&arguments.file);
+        let seen = human::count(seen);
+        terminal::note(format_args!("{name}: none of {seen} events is as asked"));
+    }
     Ok(input::conclude(&arguments.file, damage))
 }
 
@@ -55,6 +61,9 @@ struct Printer<'a> {
     /// A terminal sees each line at once: the trace may come from a pipe that is still being filled.
     at_once: bool,
     line: Vec<u8>,
+    /// Events of the trace, and those that passed.
+    seen: u64,
+    printed: u64,
 }
 
 impl<'a> Printer<'a> {
@@ -83,10 +92,13 @@ impl<'a> Printer<'a> {
             out,
             at_once,
             line,
+            seen: 0,
+            printed: 0,
         })
     }
 
     fn event(&mut self, event: &Event<'_>) -> anyhow::Result<()> {
+        self.seen += 1;
         if !self.filter.passes(event) {
             // Later events may refer to it.
             match &mut self.form {
@@ -96,6 +108,7 @@ impl<'a> Printer<'a> {
             }
             return Ok(());
         }
+        self.printed += 1;
         self.line.clear();
         match &mut self.form {
             Form::Json(lines) => lines.append(event, &mut self.line),

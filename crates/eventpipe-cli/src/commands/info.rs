@@ -6,7 +6,7 @@ use crate::human;
 use crate::input;
 use crate::table;
 use crate::terminal;
-use nettrace::{Item, ReaderOptions};
+use nettrace::{FormatVersion, Item, ReaderOptions, Statistics};
 use nettrace_analysis::statistics::{start_text, version_number};
 use serde::Serialize;
 use std::collections::HashSet;
@@ -34,6 +34,55 @@ struct Facts {
     providers: usize,
     event_descriptions: u64,
     sequence_points: u64,
+    blocks: Blocks,
+}
+
+/// How many blocks of each kind the file has; versions 1 and 2 have none.
+#[derive(Debug, Serialize)]
+struct Blocks {
+    event: u64,
+    metadata: u64,
+    stack: u64,
+    sequence_point: u64,
+    thread: u64,
+    label: u64,
+    unknown: u64,
+}
+
+impl Blocks {
+    fn new(format: FormatVersion, seen: &Statistics) -> Blocks {
+        let is_in_blocks = format >= FormatVersion::V3;
+        Blocks {
+            event: if is_in_blocks { seen.event_blocks } else { 0 },
+            metadata: seen.metadata_blocks,
+            stack: seen.stack_blocks,
+            sequence_point: seen.sequence_points,
+            thread: seen.thread_blocks,
+            label: seen.label_blocks,
+            unknown: seen.unknown_blocks,
+        }
+    }
+
+    fn text(&self) -> String {
+        let kinds = [
+            (self.event, "event"),
+            (self.metadata, "metadata"),
+            (self.stack, "stack"),
+            (self.sequence_point, "sequence point"),
+            (self.thread, "thread"),
+            (self.label, "label list"),
+            (self.unknown, "of an unknown kind"),
+        ];
+        let some = kinds.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = some
+            .map(|(count, kind)| format!("{} {kind}", human::count(*count)))
+            .collect();
+        if parts.is_empty() {
+            "none".to_owned()
+        } else {
+            parts.join(", ")
+        }
+    }
 }
 
 /// Prints the facts and gives the exit code.
@@ -41,7 +90,6 @@ pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
     let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
     let mut last_timestamp = None;
     let (mut events, mut events_with_stack, mut event_descriptions) = (0, 0, 0);
-    let mut sequence_points = 0;
     let mut threads = HashSet::new();
     let mut providers = HashSet::new();
     let damage = loop {
@@ -58,7 +106,6 @@ pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
                     providers.insert(metadata.provider.clone());
                 }
             }
-            Ok(Some(Item::SequencePoint(_))) => sequence_points += 1,
             Ok(Some(_)) => {}
             Ok(None) => break None,
             Err(error) => break Some(error),
@@ -84,7 +131,8 @@ pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
         threads: threads.len(),
         providers: providers.len(),
         event_descriptions,
-        sequence_points,
+        sequence_points: reader.statistics().sequence_points,
+        blocks: Blocks::new(trace.format, reader.statistics()),
     };
     let mut out = terminal::out();
     if arguments.json {
@@ -160,5 +208,5 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
             facts.providers
         ),
     )?;
-    line("sequence points", human::count(facts.sequence_points))
+    line("blocks", facts.blocks.text())
 }
