@@ -1,14 +1,17 @@
-//! `lab instructions`: one path of the engine a known number of times, for callgrind to count.
+//! `lab instructions`: one path of the engine or of the reader a known number of times, for callgrind to count.
 //!
 //! Only what runs inside `measured` is counted (`--toggle-collect`), on the thread that runs it, so the drain and the start of the
 //! program do not disturb. Instructions per event are the same in every run to a fraction of one; nanoseconds are not. `.ci/instructions` compares
 //! them with lab/instructions.txt.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 use eventpipe::{Level, ProviderRequest, SessionRequest};
 use eventpipe_ring::{EventKey, RecordOptions, Ring};
+
+use crate::read;
 
 eventpipe::provider! {
     /// The measured events.
@@ -52,6 +55,12 @@ enum Path {
     EventStack,
     /// No block is free.
     Dropped,
+    /// Reading: an event of 205 bytes looked at.
+    ReadWalk,
+    /// The same, its text found.
+    ReadValues,
+    /// The same, its text made UTF-8.
+    ReadText,
 }
 
 /// Runs the path.
@@ -60,8 +69,10 @@ enum Path {
 /// The session does not start, or events were lost that had room.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let (path, count) = (arguments.path, arguments.count);
-    if path == Path::Dropped {
-        return dropped(count);
+    match path {
+        Path::Dropped => return dropped(count),
+        Path::ReadWalk | Path::ReadValues | Path::ReadText => return reading(path, count),
+        _ => {}
     }
     let session = (path != Path::Disabled)
         .then(|| {
@@ -111,6 +122,29 @@ fn dropped(count: u64) -> Result<()> {
         RING.statistics().lost - before == count,
         "an event found room"
     );
+    Ok(())
+}
+
+fn reading(path: Path, count: u64) -> Result<()> {
+    let mut trace = Vec::new();
+    let events = read::generate(read::Mix::Text, count * 250, &mut trace)?;
+    ensure!(events >= count, "the trace has {events} events only");
+    let reader = RefCell::new(nettrace::Reader::new(&trace[..])?);
+    let text = RefCell::new(Vec::new());
+    measured(count, |_| {
+        let mut reader = reader.borrow_mut();
+        let Ok(Some(event)) = reader.next_event() else {
+            return;
+        };
+        let seen = match path {
+            Path::ReadWalk => event.timestamp() as u64,
+            Path::ReadValues => read::values(&event),
+            _ => read::values_as_text(&event, &mut text.borrow_mut()),
+        };
+        black_box(seen);
+    });
+    let given = reader.borrow().statistics().events;
+    ensure!(given == count, "{given} events of {count} were read");
     Ok(())
 }
 

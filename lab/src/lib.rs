@@ -5,6 +5,7 @@
 //! * [`mod@bench`] measures what an event costs its writer.
 //! * [`account::Account`] says of each thread in a trace what was delivered and lost.
 //! * [`compare`] runs a matrix on all engines and writes the document; [`size`] measures code size.
+//! * [`read`] measures how fast traces are read, beside TraceEvent.
 //! * [`process`] asks the kernel what a program cost.
 //!
 //! It is not part of the product: nothing depends on it. BENCHMARKING.md tells how to use the program `lab`.
@@ -19,6 +20,7 @@ mod engines;
 pub mod instructions;
 pub mod nativeaot;
 pub mod process;
+pub mod read;
 pub mod record;
 pub mod size;
 pub mod statistics;

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lab::{
-    Engine, bench, compare, counters, emit, instructions, nativeaot, record, size, stress, target,
+    Engine, bench, compare, counters, emit, instructions, nativeaot, read, record, size, stress,
+    target,
 };
 
 /// Stress programs and measurements for EventPipe.
@@ -26,6 +27,8 @@ enum Command {
     Engine(bench::Arguments),
     /// Run the same work on every engine that is found, and write down the comparison.
     Compare(compare::Arguments),
+    /// Measure how fast traces are read, beside the TraceEvent library: generated ones and one recorded from .NET 8.
+    Read(read::Arguments),
     /// Run the NativeAOT stress program with the C engine and with this project's, in turn; or only link a NativeAOT program.
     Nativeaot(nativeaot::Arguments),
     /// Measure what the engine adds to a program, in bytes, beside the C engine.
@@ -112,6 +115,17 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Compare(arguments) => {
             compare::run(&arguments, &std::env::current_exe().context(OWN_FILE)?)
+        }
+        Command::Read(arguments) => {
+            let lab = std::env::current_exe().context(OWN_FILE)?;
+            match read::run(&arguments, &lab)? {
+                Some(outcome) if arguments.json => {
+                    writeln!(out, "{}", serde_json::to_string_pretty(&outcome)?)?;
+                }
+                Some(outcome) => read::print(&mut out, &outcome)?,
+                None => {}
+            }
+            Ok(())
         }
         Command::Nativeaot(arguments) => nativeaot::run(
             &arguments,

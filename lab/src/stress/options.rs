@@ -58,6 +58,9 @@ pub struct Options {
     /// Where the file of --reader file is written [default: the folder for temporary files].
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
+    /// Keep the file of --reader file, under this name.
+    #[arg(long, value_name = "FILE")]
+    pub keep: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -80,6 +83,7 @@ impl Default for Options {
             stacks: OnOff::On,
             block: false,
             folder: None,
+            keep: None,
         }
     }
 }

@@ -140,7 +140,9 @@ pub fn run_once(
     let reading = reading
         .join()
         .map_err(|_| anyhow::anyhow!("the reader panicked"))?;
-    drop(std::fs::remove_file(&file));
+    if options.keep.is_none() {
+        drop(std::fs::remove_file(&file));
+    }
     let ended = program.wait_without_reaping(HUNG);
     watch.stop();
     let cpu = cpu_seconds(pid)? - cpu_before;
@@ -272,6 +274,9 @@ fn pace(options: &Options, start: Instant, released: &Arc<AtomicBool>) -> Pace {
 }
 
 fn trace_file(options: &Options, pid: u32) -> std::path::PathBuf {
+    if let Some(file) = &options.keep {
+        return file.clone();
+    }
     let folder = options.folder.clone().unwrap_or_else(std::env::temp_dir);
     folder.join(format!("lab-stress-{pid}.nettrace"))
 }
