@@ -122,6 +122,12 @@ fn the_processs_own_temporary_folder_is_looked_through() {
     );
 }
 
+/// Nanoseconds that this thread ran.
+fn processor_time() -> u64 {
+    let line = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    line.split_whitespace().next().unwrap().parse().unwrap()
+}
+
 #[test]
 fn thousands_of_stale_sockets_are_neither_connected_to_nor_deleted() {
     let folder = Folder::new("many");
@@ -140,7 +146,12 @@ fn thousands_of_stale_sockets_are_neither_connected_to_nor_deleted() {
         }
     }
     let own = folder.socket(process.pid(), process.start_ticks());
+    let before = processor_time();
     let all = folder.discovery().processes().unwrap();
+    println!(
+        "{} us of processor time",
+        (processor_time() - before) / 1000
+    );
     let in_folder: Vec<_> = all
         .iter()
         .filter(|process| process.socket.starts_with(&folder.0))

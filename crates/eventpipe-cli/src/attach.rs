@@ -262,10 +262,18 @@ fn conclude(
         human::count(outcome.events),
         lost_text(outcome.lost, outcome.lost_at_least),
     ));
+    if outcome.bytes == 0 && outcome.write_error.is_none() {
+        file.remove_empty();
+        note(
+            "eventpipe: the process sent nothing: it has just ended, or it is suspended (see `eventpipe resume`)",
+        );
+        return ExitCode::Tracing;
+    }
     if let Some((made, kept)) = outcome.pieces {
         note(format_args!(
-            "{name}: {} files were made, {} kept, each complete in itself",
+            "{name}: {} file{} made, {} kept, each complete in itself",
             human::count(made),
+            if made == 1 { " was" } else { "s were" },
             human::count(kept)
         ));
     }
@@ -291,9 +299,6 @@ fn conclude(
         StreamEnd::Cut => {
             let closed = outcome.pieces.is_some() || close_cut(file, outcome);
             let cause = match driven.reason {
-                Reason::Asked if outcome.bytes == 0 => {
-                    "the process sent nothing (it may be suspended, see `eventpipe resume`)"
-                }
                 Reason::Aborted => "the recording was cut short",
                 Reason::RundownTimeout => "the rundown took too long (--rundown-timeout)",
                 Reason::Target | Reason::Asked => "the stream broke off (was the process killed?)",

@@ -600,8 +600,8 @@ pub(crate) struct Repair {
 /// `eventpipe join`
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The first trace describes the result. Clocks of one machine are taken as they
-are; others are laid side by side by UTC, to the millisecond.
+The earliest trace describes the result. Clocks of one machine are taken as
+they are; others are laid side by side by UTC, to the millisecond.
 
 Examples:
   eventpipe join app.0003.nettrace app.0004.nettrace app.0005.nettrace -o app.nettrace

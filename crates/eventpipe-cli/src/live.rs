@@ -1,12 +1,12 @@
 //! The live line of a recording: elapsed time, bytes, rate, events, losses.
 //!
-//! Drawn on standard error and only on a terminal. The line is kept shorter than the terminal is wide:
-//! the `^C` that a terminal echoes must find room in it, or it would begin a new line.
+//! Drawn on standard error and only on a terminal. The line is kept shorter than the terminal is wide, and not filled up
+//! with blanks: the `^C` that a terminal echoes must find room in it, or it would begin a new line and leave this one.
 
 use crate::human;
 use crate::recording::Progress;
 use crate::table;
-use indicatif::{ProgressBar, ProgressStyle};
+use crate::terminal;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -23,7 +23,7 @@ const ROOM: usize = 4;
 /// A line that is drawn over and over.
 #[derive(Debug)]
 pub(crate) struct LiveLine {
-    bar: Option<ProgressBar>,
+    shown: bool,
     started: Instant,
     duration: Option<Duration>,
     recent: VecDeque<(Instant, u64)>,
@@ -32,15 +32,9 @@ pub(crate) struct LiveLine {
 impl LiveLine {
     /// A line for a recording that starts now. `shown` false draws nothing.
     pub(crate) fn new(shown: bool, duration: Option<Duration>) -> LiveLine {
-        let bar = shown.then(|| {
-            let bar = ProgressBar::new_spinner();
-            if let Ok(style) = ProgressStyle::with_template("{msg}") {
-                bar.set_style(style);
-            }
-            bar
-        });
+        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         LiveLine {
-            bar,
+            shown: shown && !is_dumb,
             started: Instant::now(),
             duration,
             recent: VecDeque::new(),
@@ -54,7 +48,9 @@ impl LiveLine {
 
     /// Draws the line; `hint` is what the user can do, or waits for.
     pub(crate) fn draw(&mut self, progress: &Progress, hint: &str) {
-        let Some(bar) = &self.bar else { return };
+        if !self.shown {
+            return;
+        }
         let bytes = progress.bytes.load(Ordering::Relaxed);
         let now = Instant::now();
         self.recent.push_back((now, bytes));
@@ -79,14 +75,13 @@ impl LiveLine {
         let width = table::stderr_width()
             .unwrap_or(usize::MAX)
             .saturating_sub(ROOM);
-        bar.set_message(table::cut(&text, width, false));
-        bar.tick();
+        terminal::line(&table::cut(&text, width, false));
     }
 
     /// Takes the line away, so that other text can be printed.
     pub(crate) fn clear(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
+        if self.shown {
+            terminal::line("");
         }
     }
 }

@@ -100,6 +100,14 @@ impl RecordingFile {
         }
     }
 
+    /// Removes the file again if it was made here and nothing was written.
+    pub(crate) fn remove_empty(&self) {
+        let is_empty = |file: &File| file.metadata().is_ok_and(|found| found.len() == 0);
+        if self.is_new && self.file.as_ref().is_some_and(is_empty) {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+
     /// Removes the file again, because nothing was recorded.
     pub(crate) fn discard(self) {
         if self.is_new && self.file.is_some() {

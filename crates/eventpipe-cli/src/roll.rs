@@ -116,9 +116,13 @@ impl Rolling {
     }
 
     /// Removes the first file again, because nothing was recorded.
-    pub(crate) fn discard(self) {
-        if let Some((_, path)) = &self.current {
-            let _ = std::fs::remove_file(part(path));
+    pub(crate) fn discard(mut self) {
+        self.remove_current();
+    }
+
+    fn remove_current(&mut self) {
+        if let Some((_, path)) = self.current.take() {
+            let _ = std::fs::remove_file(part(&path));
         }
     }
 }
@@ -159,6 +163,9 @@ pub(crate) fn record<R: Read>(
     if let Err(error) = result {
         outcome.write_error = Some(error);
         progress.write_failed.store(true, Ordering::Release);
+    }
+    if rolling.written == 0 {
+        rolling.remove_current();
     }
     // The target answers the request to stop only while its stream is read.
     let mut buffer = vec![0; 256 * 1024];

@@ -4,8 +4,11 @@
 //! tool quietly (see `main`). Everything said *about* the work goes to standard error, where a
 //! failure to write is nobody's concern.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufWriter, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// Buffered standard output.
 pub(crate) type Out = BufWriter<io::StdoutLock<'static>>;
@@ -15,9 +18,39 @@ pub(crate) fn out() -> Out {
     BufWriter::with_capacity(64 * 1024, io::stdout().lock())
 }
 
-/// Says something on standard error.
+/// Whether a live line stands on the terminal, with the cursor behind it.
+static HAS_LINE: AtomicBool = AtomicBool::new(false);
+
+/// To the first column, and the line away.
+const AWAY: &str = "\r\x1b[2K";
+
+/// Says something on standard error; a live line makes room, until it is drawn again.
 pub(crate) fn note(text: impl fmt::Display) {
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let mut error = io::stderr().lock();
+    let away = if HAS_LINE.swap(false, Ordering::Relaxed) {
+        AWAY
+    } else {
+        ""
+    };
+    let _ = writeln!(error, "{away}{text}");
+}
+
+/// Draws a line in place of the one before; an empty one takes it away. For terminals only.
+pub(crate) fn line(text: &str) {
+    let mut error = io::stderr().lock();
+    HAS_LINE.store(!text.is_empty(), Ordering::Relaxed);
+    let _ = write!(error, "{AWAY}{text}");
+    let _ = error.flush();
+}
+
+/// Says something on standard error unless it was said before: recordings of several processes have much in common.
+pub(crate) fn note_once(text: String) {
+    static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.contains(&text) {
+        note(&text);
+        said.insert(text);
+    }
 }
 
 /// Whether an error is a reader that went away (`eventpipe events … | head`).

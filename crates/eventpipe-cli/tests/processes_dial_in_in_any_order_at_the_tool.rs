@@ -41,7 +41,7 @@ fn wait_for(path: &Path) {
 }
 
 /// A program that dials in, waits there, and then writes its events and ends.
-fn dialling(mut command: Command, scratch: &Scratch) -> Child {
+fn dialling(mut command: Command, scratch: &Scratch) -> Ended {
     command
         .env(
             "DOTNET_DiagnosticPorts",
@@ -50,7 +50,30 @@ fn dialling(mut command: Command, scratch: &Scratch) -> Child {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    command.spawn().unwrap()
+    Ended(command.spawn().unwrap())
+}
+
+/// A program that is ended with the test, also where it waits to be resumed.
+struct Ended(Child);
+
+impl std::ops::Deref for Ended {
+    type Target = Child;
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl std::ops::DerefMut for Ended {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 fn workload(peers: &Peers, runtime: Runtime) -> Command {

@@ -4,6 +4,7 @@
 mod support;
 
 use rustix::process::Signal;
+use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{Scratch, Target, finish, report, tool};
@@ -52,6 +53,45 @@ fn by_a_pattern_of_names_and_until_one_signal() {
     }
     // Programs of other tests have the same name, and may end at any time.
     assert!(matches!(code, 0..=2), "{error}");
+}
+
+#[test]
+fn or_one_by_its_name_unless_there_are_two() {
+    let (scratch, files) = (Scratch::new("name"), Scratch::new("name-files"));
+    let name = format!("named-{}", std::process::id());
+    let program = scratch.file(&name);
+    std::fs::copy(tool().get_program(), &program).unwrap();
+    let start = || {
+        let mut child = Command::new(&program)
+            .arg("demo-program")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        child
+    };
+    let mut first = start();
+    let words = ["-n", &name, "--duration", "200ms", "--force"];
+    let (code, _, error) = finish(command(&files, &words).spawn().unwrap());
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        error.contains(&format!("recording {name} (process {}", first.id())),
+        "{error}"
+    );
+    let mut second = start();
+    let (code, _, error) = finish(command(&files, &words).spawn().unwrap());
+    for child in [&mut first, &mut second] {
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(
+            error.contains(&child.id().to_string()),
+            "both are named: {error}"
+        );
+    }
+    assert_eq!(code, 3, "{error}");
 }
 
 #[test]

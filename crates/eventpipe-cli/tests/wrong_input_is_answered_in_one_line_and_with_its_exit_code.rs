@@ -129,6 +129,26 @@ fn a_target_that_cannot_be_traced_is_named_with_the_reason() {
 }
 
 #[test]
+fn options_that_are_known_by_name_only_say_so() {
+    let pid = std::process::id().to_string();
+    refused(
+        &["collect", "-p", &pid, "--format", "Speedscope"],
+        4,
+        &["dotnet-trace convert"],
+    );
+    refused(
+        &["collect", "-p", &pid, "--format:chromium"],
+        4,
+        &["NetTrace"],
+    );
+    refused(
+        &["collect", "-p", &pid, "--dsrouter", "ios"],
+        4,
+        &["dotnet-dsrouter"],
+    );
+}
+
+#[test]
 fn an_output_file_is_not_overwritten_unasked() {
     let scratch = Scratch::new("output");
     let existing = scratch.file("existing.nettrace");

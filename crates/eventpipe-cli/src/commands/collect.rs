@@ -15,7 +15,7 @@ use crate::recording::StopWhen;
 use crate::roll::Rolling;
 use crate::table::{self, Align, Table};
 use crate::target::attach_failure;
-use crate::terminal::note;
+use crate::terminal::{note, note_once};
 use dotnet_diagnostics::Error;
 use dotnet_diagnostics::client::{Client, Fallbacks, Session};
 use dotnet_diagnostics::codec::{BufferingMode, CollectTracing, ProviderConfig};
@@ -215,10 +215,8 @@ pub(crate) fn begin(
     }
     .map_err(attach_failure)?;
     notes.extend(session.fallbacks().iter().map(ToString::to_string));
-    for line in notes {
-        note(line);
-    }
-    note(enabled(&collect, request).trim_end());
+    notes.push(enabled(&collect, request).trim_end().to_owned());
+    note_once(notes.join("\n"));
     Ok(session)
 }
 

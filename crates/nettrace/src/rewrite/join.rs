@@ -10,7 +10,7 @@ use crate::{DispatchOrder, Error, Reader, TraceInfo};
 
 /// Writes the events of several traces as one, by time, each trace in its order of dispatch.
 ///
-/// The first trace describes the result. Clocks that agree are taken as they are: pieces of one recording fit to the
+/// The earliest trace describes the result, the first of several that began together. Clocks that agree are taken as they are: pieces of one recording fit to the
 /// tick. Others, of another machine or another start of it, are laid side by side by UTC, which traces know to the
 /// millisecond. Threads of several processes stay apart in V6; V4 keeps only their numbers. In V4 a thread is one in
 /// all traces of its process, so the pieces of a recording become what they were cut from.
@@ -24,7 +24,9 @@ pub fn join<R: Read, W: Write>(
     options: &RewriteOptions,
     out: &mut W,
 ) -> Result<(RewriteReport, Vec<Option<Error>>), RewriteError> {
-    let first = readers.first().ok_or(RewriteError::NoTrace)?.info().clone();
+    let infos = readers.iter().map(Reader::info);
+    let first = infos.min_by_key(|info| info.start.unix_ns());
+    let first = first.ok_or(RewriteError::NoTrace)?.clone();
     let mut info = first.clone();
     for reader in &readers {
         let other = reader.info();
