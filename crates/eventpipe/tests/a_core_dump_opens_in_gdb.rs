@@ -128,6 +128,47 @@ fn what_cannot_be_written_is_told_and_leaves_nothing() {
     std::fs::remove_dir(&folder).expect("ours, and empty");
 }
 
+/// The name is a template, as for the dump program of .NET.
+#[test]
+fn the_name_of_the_file_is_made_of_its_template() {
+    let _alone = alone();
+    let template = path("%p-%d-%e-%h-%t-%%-%");
+    let template = template.to_str().expect("text");
+    client()
+        .generate_core_dump(template, DumpType::NORMAL, DumpFlags::default())
+        .expect("a dump");
+    let pid = std::process::id().to_string();
+    let folder = std::env::temp_dir();
+    let start = format!("eventpipe-test-{pid}-{pid}-{pid}-");
+    let mut found = std::fs::read_dir(&folder)
+        .expect("the folder")
+        .flatten()
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .filter(|name| name.starts_with(&start));
+    let name = found.next().expect("a file of that name");
+    let program = std::env::current_exe().expect("a path");
+    let program = program.file_name().expect("a name").to_string_lossy();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").expect("a host");
+    let rest = format!("{program}-{}-", host.trim());
+    let time = name[start.len()..]
+        .strip_prefix(&*rest)
+        .expect("program and host");
+    let seconds: u64 = time
+        .strip_suffix("-%-")
+        .expect("a percent sign")
+        .parse()
+        .expect("a time");
+    assert!(seconds > 1_700_000_000, "{name}");
+    std::fs::remove_file(folder.join(&name)).expect("ours");
+
+    let unknown = path("%q");
+    let unknown = unknown.to_str().expect("text");
+    match client().generate_core_dump(unknown, DumpType::NORMAL, DumpFlags::default()) {
+        Err(Error::Refused { message, .. }) => assert!(message.contains('q'), "{message}"),
+        other => panic!("{other:?}"),
+    }
+}
+
 /// Threads come and go while the process is dumped again and again.
 #[test]
 fn a_busy_process_is_dumped_and_goes_on() {

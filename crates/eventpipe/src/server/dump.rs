@@ -7,12 +7,12 @@ use dotnet_diagnostics::codec::{
     DumpType, DumpVersion, ErrorCode, GenerateCoreDump, encode_error, encode_error_with_message,
     encode_result,
 };
-use eventpipe_os::Error;
 use eventpipe_os::dump::{Content, write_core};
+use eventpipe_os::{Error, clock, process};
 
 use super::commands::Answer;
 use super::job::Job;
-use crate::message;
+use crate::{message, process_info};
 
 /// The switches for the dump program's log and crash report have no effect: there is no such program.
 pub(super) fn generate(request: GenerateCoreDump) -> Answer {
@@ -24,9 +24,13 @@ pub(super) fn generate(request: GenerateCoreDump) -> Answer {
         _ => return refuse(request.version, "the type of dump is none of the four"),
     };
     let version = request.version;
-    let job = Job::start(move || match write_core(request.path.as_bytes(), content) {
+    let path = match file_name(&request.path) {
+        Ok(path) => path,
+        Err(letter) => return refuse(version, &unknown_letter(letter)),
+    };
+    let job = Job::start(move || match write_core(path.as_bytes(), content) {
         Ok(()) => encode_result().into(),
-        Err(error) => failure(version, &text(error, &request.path)),
+        Err(error) => failure(version, &text(error, &path)),
     });
     match job {
         Some(job) => Answer::Later(job),
@@ -44,6 +48,41 @@ fn failure(version: DumpVersion, text: &str) -> Vec<u8> {
         DumpVersion::V3 => encode_error_with_message(ErrorCode::FAIL, text),
         _ => encode_error(ErrorCode::FAIL).into(),
     }
+}
+
+/// The name of the file, made of its template as the dump program of .NET does it: `%p` and `%d` are the process's id, `%e` the executable,
+/// `%h` the host, `%t` the seconds since 1970, `%%` is one. A `%` at the end is dropped; another letter is an error.
+fn file_name(template: &str) -> Result<String, char> {
+    let mut name = String::new();
+    let mut rest = template.chars();
+    while let Some(character) = rest.next() {
+        if character != '%' {
+            name.push(character);
+            continue;
+        }
+        match rest.next() {
+            Some('%') => name.push('%'),
+            Some('p' | 'd') => name.push_str(&message::decimal(u64::from(process::pid()))),
+            Some('e') => name.push_str(&process_info::text(&process::executable_name())),
+            Some('h') => {
+                let host = rustix::system::uname();
+                name.push_str(&process_info::text(host.nodename().to_bytes()));
+            }
+            Some('t') => {
+                let seconds = clock::utc_now().unix_ns / 1_000_000_000;
+                name.push_str(&message::decimal(u64::try_from(seconds).unwrap_or(0)));
+            }
+            Some(letter) => return Err(letter),
+            None => {}
+        }
+    }
+    Ok(name)
+}
+
+fn unknown_letter(letter: char) -> String {
+    let mut text = String::from("the name has a % before the letter ");
+    text.push(letter);
+    text
 }
 
 fn text(error: Error, path: &str) -> String {
