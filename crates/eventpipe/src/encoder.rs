@@ -79,6 +79,10 @@ impl Rundown<'_> {
         if is_wanted && self.encoder.define(metadata_id, event) {
             self.encoder
                 .own_event(metadata_id, self.time_ns, &pieces.concat());
+            if self.encoder.writer.output().len() >= PIECE {
+                // The reader sees that it goes on.
+                self.encoder.hand_over();
+            }
         }
     }
 }

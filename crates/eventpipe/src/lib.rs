@@ -39,6 +39,7 @@
 //! | `std` (default) | thread-local variables (faster; a current activity per thread); a callback of a provider that panics does not end the process. Without it the crate uses `core` and `alloc` only |
 //! | `server` (default) | the diagnostics server. Without it sessions are started by the environment and by the program itself only; to start it later or to limit it see [`start_server`] and [`limit_server`] |
 //! | `netperf` (part of `std`) | sessions in version 3 of the trace format, for clients that ask for format 0; without it they are refused |
+//! | `rundown` (default) | sessions that ask for a rundown are told of modules, threads and events at their end |
 //! | `perf-map` (default) | the server writes `/tmp/perf-PID.map` for clients that ask for it |
 //! | `dump` (default) | the server writes a core file for clients that ask for it |
 
@@ -70,11 +71,15 @@ mod drain;
 mod encoder;
 mod id_map;
 mod listener;
+#[cfg(any(feature = "perf-map", feature = "rundown"))]
+mod maps;
 #[cfg(feature = "netperf")]
 mod netperf;
 mod output;
 mod process_info;
 mod queue;
+#[cfg(feature = "rundown")]
+mod rundown;
 
 // The process around.
 pub mod activity;

@@ -121,6 +121,8 @@ pub(crate) fn default_providers() -> Option<String> {
 }
 
 pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
+    #[cfg(feature = "rundown")]
+    crate::rundown::write(rundown);
     if let Some(host) = HOST.get().and_then(|host| host.rundown) {
         host(rundown);
     }

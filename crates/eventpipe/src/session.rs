@@ -202,7 +202,8 @@ impl SessionRequest {
         self
     }
 
-    /// What a host is to tell at the end of the session ([`Host::rundown`](crate::Host)); 0, as in the beginning, is nothing.
+    /// Has the end of the session tell of modules, threads and events (provider `EventPipe-Rundown`), and what a host tells for these
+    /// keywords ([`Host::rundown`](crate::Host)); 0, as in the beginning, is nothing.
     #[must_use]
     pub fn rundown_keywords(mut self, keywords: u64) -> Self {
         self.rundown_keywords = keywords;

@@ -12,49 +12,12 @@ use rustix::fs::{CWD, Mode, OFlags, fstat, openat, rename, unlink};
 use rustix::io::Errno;
 
 use super::elf::Elf;
+use crate::maps::{self, Mapping};
 use crate::message;
 
 /// Where the tools look, whatever `TMPDIR` says.
 const DIRECTORY: &str = "/tmp/perf-";
 const BUFFER: usize = 1 << 16;
-
-/// Executable bytes of a file in memory.
-#[derive(Debug, PartialEq)]
-struct Mapping<'a> {
-    start: u64,
-    end: u64,
-    offset: u64,
-    inode: u64,
-    path: &'a [u8],
-}
-
-impl<'a> Mapping<'a> {
-    /// From a line of `/proc/self/maps`: `start-end perms offset device inode path`.
-    fn parse(line: &'a [u8]) -> Option<Self> {
-        let mut rest = line;
-        let mut field = || {
-            let end = rest.iter().position(|byte| *byte == b' ')?;
-            let (field, after) = rest.split_at(end);
-            rest = after.trim_ascii_start();
-            core::str::from_utf8(field).ok()
-        };
-        let (start, end) = field()?.split_once('-')?;
-        let permissions = field()?;
-        let offset = field()?;
-        let _device = field()?;
-        let inode = field()?;
-        if permissions.as_bytes().get(2) != Some(&b'x') || !rest.starts_with(b"/") {
-            return None;
-        }
-        Some(Mapping {
-            start: u64::from_str_radix(start, 16).ok()?,
-            end: u64::from_str_radix(end, 16).ok()?,
-            offset: u64::from_str_radix(offset, 16).ok()?,
-            inode: inode.parse().ok()?,
-            path: rest,
-        })
-    }
-}
 
 struct Map {
     file: OwnedFd,
@@ -150,50 +113,12 @@ pub(super) fn write() -> Result<(), Errno> {
 }
 
 fn fill(map: &mut Map) -> Result<(), Errno> {
-    let maps = read_maps()?;
-    for mapping in maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse) {
-        let _ = map.module(&mapping);
+    for mapping in maps::mappings(&maps::read()?) {
+        // What is executable and comes from a file.
+        if mapping.executable && mapping.path.starts_with(b"/") {
+            let _ = map.module(&mapping);
+        }
     }
     map.flush();
     map.error.map_or(Ok(()), Err)
-}
-
-fn read_maps() -> Result<Vec<u8>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let file = openat(CWD, "/proc/self/maps", flags, Mode::empty())?;
-    let mut text = Vec::new();
-    let mut chunk = [0; 4096];
-    loop {
-        match rustix::io::read(&file, &mut chunk) {
-            Ok(0) => return Ok(text),
-            Ok(count) => text.extend_from_slice(chunk.get(..count).unwrap_or_default()),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Mapping;
-
-    #[test]
-    fn executable_files_are_told_from_other_mappings() {
-        let line =
-            b"7f00-7fff r-xp 00028000 fd:01 1234                       /usr/lib/with space.so";
-        let mapping = Mapping::parse(line).expect("executable");
-        assert_eq!((mapping.start, mapping.end), (0x7F00, 0x7FFF));
-        assert_eq!((mapping.offset, mapping.inode), (0x28000, 1234));
-        assert_eq!(mapping.path, b"/usr/lib/with space.so");
-        for other in [
-            &b"7f00-7fff r--p 00000000 fd:01 1234  /usr/lib/libc.so"[..],
-            b"7f00-7fff r-xp 00000000 00:00 0    [vdso]",
-            b"7f00-7fff rwxp 00000000 00:00 0 ",
-            b"7f00",
-            b"",
-            b"zz-yy r-xp 0 0:0 1 /x",
-        ] {
-            assert_eq!(Mapping::parse(other), None);
-        }
-    }
 }
