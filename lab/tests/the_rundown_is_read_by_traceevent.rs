@@ -39,7 +39,7 @@ fn every_field_has_its_value() {
     let of = |name: &'static str| {
         events.iter().filter(move |event| {
             event["provider"] == "EventPipe-Rundown"
-                && event["name"]
+                && event["event"]
                     .as_str()
                     .is_some_and(|found| found.starts_with(name))
         })
@@ -52,7 +52,7 @@ fn every_field_has_its_value() {
     };
     let own = env!("CARGO_BIN_EXE_lab");
     let module = of("Module").find(|event| text(event, "Path") == own);
-    let module = module.unwrap_or_else(|| panic!("{events:?}"));
+    let module = module.expect("the program's own module");
     assert_eq!(text(module, "BuildId").len(), 40, "{module}");
     assert!(of("Thread").any(|event| text(event, "Name") == "eventpipe-drain"));
     assert!(of("Event").any(|event| text(event, "ProviderName") == PROVIDER));

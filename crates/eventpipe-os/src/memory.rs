@@ -11,6 +11,18 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 /// waste a little).
 pub const PAGE: usize = 4096;
 
+/// The memory of the machine; 0: not known.
+pub fn physical_bytes() -> u64 {
+    // SAFETY: no preconditions.
+    let pages = unsafe { libc::sysconf(libc::_SC_PHYS_PAGES) };
+    // SAFETY: no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    match (u64::try_from(pages), u64::try_from(page)) {
+        (Ok(pages), Ok(page)) => pages.saturating_mul(page),
+        _ => 0,
+    }
+}
+
 /// A range of address space, whole pages. Memory is used only where it was touched or
 /// [committed](Self::commit).
 #[derive(Debug)]

@@ -149,7 +149,9 @@ impl Ring {
     /// counted).
     ///
     /// # Errors
-    /// The system has not that much memory, or `pool_bytes` is more than 64 GiB.
+    /// The system has not that much memory, or `pool_bytes` is more than 64 GiB or half of the
+    /// machine's memory: the pages are made present, and a system that has promised too much ends
+    /// processes.
     #[cfg(not(loom))]
     pub fn start(&'static self, pool_bytes: usize) -> Result<(), Error> {
         const MAX: usize = 64 << 30;
@@ -157,7 +159,11 @@ impl Ring {
         if *open {
             return Ok(());
         }
-        if pool_bytes > MAX {
+        let half = match eventpipe_os::memory::physical_bytes() {
+            0 => u64::MAX,
+            bytes => bytes / 2,
+        };
+        if pool_bytes > MAX || pool_bytes as u64 > half {
             return Err(Error::out_of_memory("mmap"));
         }
         self.prepare_threads();

@@ -86,7 +86,7 @@ pub(crate) fn stacks_enabled() -> bool {
 pub(crate) fn pool_bytes() -> usize {
     let megabytes = number("EventPipePoolMB")
         .unwrap_or(DEFAULT_POOL_MB)
-        .clamp(1, 1 << 16);
+        .clamp(1, 1 << 24);
     usize::try_from(megabytes << 20).unwrap_or(usize::MAX)
 }
 

@@ -16,7 +16,8 @@ use crate::provider::Provider;
 /// enabled and the slow path registers it.
 const UNREGISTERED: u64 = u64::MAX;
 
-/// The deepest stack that is taken; deeper ones lose their outermost frames.
+/// The deepest stack that is taken (engine.md 2); deeper ones lose their outermost frames. The format has no mark for that: a stack of so
+/// many frames was cut, or is exactly so deep.
 pub(crate) const MAX_FRAMES: usize = 100;
 
 /// An event that a program can write. It lives for ever: a `static` made by [`provider!`](crate::provider), or memory that is

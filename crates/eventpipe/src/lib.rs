@@ -132,7 +132,7 @@ pub use session::{
 /// | `EventPipeOutputStreaming` | 0: the file is written at the end only |
 /// | `EventPipeEnableStackwalk` | 0: events carry no stacks, in no session |
 /// | `EventPipeNetTraceFormat` | 6: the file has version 6 of the format, else 4 |
-/// | `EventPipePoolMB` | megabytes of memory between writers and the drain, taken while sessions run; 64 if missing |
+/// | `EventPipePoolMB` | megabytes of memory between writers and the drain, taken while sessions run; 64 if missing; no session starts if it is more than 64 GB or half of the machine's memory |
 /// | `EnableDiagnostics`, `EnableDiagnostics_IPC` | 0: no diagnostics socket, and no ports |
 /// | `DiagnosticPorts` | monitors to dial: `path[,suspend or nosuspend]`, separated by `;`; without a word the start waits until the monitor resumes it |
 /// | `DefaultDiagnosticPortSuspend` | not 0: the start waits for a client to resume it |

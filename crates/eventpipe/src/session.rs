@@ -195,7 +195,8 @@ impl SessionRequest {
         self
     }
 
-    /// Whether events carry call stacks.
+    /// Whether events carry call stacks: up to 100 frames, the innermost first. A stack of 100 frames was cut (or is exactly so deep).
+    /// An event whose definition says `stack = false` has none in any session.
     #[must_use]
     pub fn stacks(mut self, stacks: bool) -> Self {
         self.stacks = stacks;

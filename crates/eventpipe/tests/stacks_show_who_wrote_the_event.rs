@@ -67,6 +67,30 @@ fn the_innermost_frames_are_the_programs_own() {
     );
 }
 
+#[inline(never)]
+fn deeper(levels: u64) {
+    if levels == 0 {
+        stacks::with(0);
+    } else {
+        deeper(levels - 1);
+    }
+    // Not a tail call: the frame stays.
+    black_box(levels);
+}
+
+#[test]
+fn a_stack_of_a_hundred_frames_was_cut_and_has_its_innermost() {
+    let _alone = alone();
+    let recording = Recording::start(&everything_of("Stacks"));
+    deeper(50);
+    deeper(300);
+    let trace = recording.stop();
+    let frames: Vec<_> = trace.of("Stacks").map(|event| &event.frames).collect();
+    assert!((51..100).contains(&frames[0].len()), "{}", frames[0].len());
+    assert_eq!(frames[1].len(), 100);
+    assert!(frames[1].iter().all(|address| lies_in(*address, deeper)));
+}
+
 #[test]
 fn stacks_are_switched_per_session() {
     let _alone = alone();

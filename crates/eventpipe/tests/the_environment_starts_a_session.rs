@@ -157,6 +157,11 @@ fn what_is_wrong_is_said_in_one_line_and_the_program_runs_on() {
             vec![("EVENTPIPE_EventPipeOutputPath", "/nowhere/at/all.nettrace")],
             "/nowhere/at/all.nettrace",
         ),
+        // 16 TB.
+        (
+            vec![("EVENTPIPE_EventPipePoolMB", "FFFFFF")],
+            "refused memory",
+        ),
         (
             vec![("EVENTPIPE_EventPipeCircularMB", "lots")],
             "EventPipeCircularMB",
