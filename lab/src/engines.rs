@@ -163,11 +163,7 @@ impl fmt::Display for Engine {
 fn link_native(kit: &str, library: Option<&Path>) -> Result<PathBuf> {
     let shared = peers::shared().context("no ../shared (set EVENTPIPE_SHARED)")?;
     let script = shared.join("peers/nativeaot/link.sh");
-    let programs = std::env::var_os("PEERS_DIR")
-        .map(PathBuf::from)
-        .unwrap_or_else(|| PathBuf::from("target/peers"));
-    let kit_folder = std::fs::canonicalize(programs.join(kit))
-        .with_context(|| format!("{kit} is not among the peers"))?;
+    let kit_folder = crate::nativeaot::kit(kit)?;
     let own_engine = kit_folder.join("lib/libeventpipe-enabled.a");
     let archive = library.unwrap_or(&own_engine);
     let engine = if library.is_some() { "rust" } else { "c" };

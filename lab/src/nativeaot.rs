@@ -22,6 +22,16 @@ pub enum App {
     Epapp,
 }
 
+impl App {
+    /// Its place in a kit.
+    fn object(self) -> &'static str {
+        match self {
+            App::Stress => "app/stress.o",
+            App::Epapp => "app/epapp.o",
+        }
+    }
+}
+
 /// The runtime of a kit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Net {
@@ -31,6 +41,16 @@ pub enum Net {
     /// .NET 11.
     #[value(name = "11")]
     Net11,
+}
+
+impl Net {
+    /// Its kit's name.
+    fn kit(self) -> &'static str {
+        match self {
+            Net::Net10 => "nativeaot-kit",
+            Net::Net11 => "nativeaot-kit-net11",
+        }
+    }
 }
 
 /// The engine that is linked.
@@ -68,7 +88,7 @@ pub struct Arguments {
 }
 
 /// The objects of the runtime's own archive that walk the heap.
-const HEAP_WALK: [&str; 3] = [
+pub(crate) const HEAP_WALK: [&str; 3] = [
     "eventtrace_gcheap.cpp.o",
     "eventtrace_bulktype.cpp.o",
     "profheapwalkhelper.cpp.o",
@@ -85,7 +105,7 @@ pub fn run(arguments: &Arguments, lab: &Path, out: &mut dyn Write) -> Result<()>
             arguments.app,
             arguments.net,
             arguments.engine,
-            true,
+            Extras::HEAP_WALK,
         );
     }
     let mut outcomes = Vec::new();
@@ -101,7 +121,33 @@ pub fn run(arguments: &Arguments, lab: &Path, out: &mut dyn Write) -> Result<()>
     Ok(())
 }
 
-/// Links an application of a kit. `heap_walk`: with the objects that make heap dumps possible.
+/// What a link may have beyond what it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Extras<'a> {
+    /// With this engine: the objects that make heap dumps possible.
+    pub heap_walk: bool,
+    /// The linker tells here what came from where.
+    pub map: Option<&'a Path>,
+    /// Objects and libraries of one's own.
+    pub objects: &'a [PathBuf],
+}
+
+impl Extras<'_> {
+    /// With heap dumps.
+    pub const HEAP_WALK: Extras<'static> = Extras {
+        heap_walk: true,
+        map: None,
+        objects: &[],
+    };
+    /// Without.
+    pub const NONE: Extras<'static> = Extras {
+        heap_walk: false,
+        map: None,
+        objects: &[],
+    };
+}
+
+/// Links an application of a kit.
 ///
 /// # Errors
 /// The kit, the shared link script, binutils or a C compiler are missing.
@@ -110,11 +156,11 @@ pub fn link(
     app: App,
     net: Net,
     engine: NativeEngine,
-    heap_walk: bool,
+    extras: Extras<'_>,
 ) -> Result<()> {
     let shared = peers::shared().context("NativeAOT programs: there is no ../shared")?;
     let script = shared.join("peers/nativeaot/link.sh");
-    let kit = kit(net)?;
+    let kit = kit(net.kit())?;
     let folder = std::env::temp_dir().join(format!(
         "lab-nativeaot-{}-{:?}",
         std::process::id(),
@@ -128,31 +174,81 @@ pub fn link(
             NativeEngine::C => enabled,
             NativeEngine::None => kit.join("lib/libeventpipe-disabled.a"),
             NativeEngine::Rust => {
-                if heap_walk {
-                    let mut command = Command::new("ar");
-                    command.arg("x").arg(&enabled).args(HEAP_WALK);
-                    succeed(command.current_dir(&folder))?;
-                    more = HEAP_WALK.map(|object| folder.join(object)).to_vec();
+                if extras.heap_walk {
+                    more = heap_walk(&kit, &folder)?;
                 }
                 library()?
             }
         };
-        let object = match app {
-            App::Stress => "app/stress.o",
-            App::Epapp => "app/epapp.o",
-        };
-        succeed(
-            Command::new("sh")
-                .arg(&script)
-                .arg(program)
-                .arg(&archive)
-                .args(&more)
-                .env("KIT", &kit)
-                .env("APP", kit.join(object)),
-        )
+        let mut command = Command::new("sh");
+        command
+            .arg(&script)
+            .arg(program)
+            .arg(&archive)
+            .args(&more)
+            .args(extras.objects);
+        if let Some(map) = extras.map {
+            command.arg(format!("-Wl,-Map={}", map.display()));
+        }
+        succeed(command.env("KIT", &kit).env("APP", kit.join(app.object())))
     })();
     drop(std::fs::remove_dir_all(&folder));
     result
+}
+
+/// Links a program with this engine as the build files of .NET would: what a project names as `NativeLibrary` comes first, then all archives
+/// of the runtime, its own engine among them, each once and in their order. `map` is where the linker tells what it took from where.
+///
+/// # Errors
+/// As for [`link`].
+pub fn link_as_msbuild_does(program: &Path, app: App, net: Net, map: &Path) -> Result<()> {
+    let kit = kit(net.kit())?;
+    let folder = std::env::temp_dir().join(format!(
+        "lab-msbuild-{}-{:?}",
+        std::process::id(),
+        std::thread::current().id()
+    ));
+    std::fs::create_dir_all(&folder)?;
+    let result = (|| {
+        let objects = heap_walk(&kit, &folder)?;
+        let mut command = Command::new("cc");
+        command.arg(kit.join(app.object())).arg("-o").arg(program);
+        command.arg(format!(
+            "-Wl,--version-script={}",
+            kit.join("app/epapp.exports").display()
+        ));
+        command.arg("-Wl,--export-dynamic");
+        command.arg(library()?).args(objects);
+        // Microsoft.NETCore.Native.Unix.targets of the runtime, but for libraries that the programs of the kits do not need.
+        for archive in [
+            "libSystem.Native.a",
+            "libbootstrapper.o",
+            "libRuntime.WorkstationGC.a",
+            "libeventpipe-enabled.a",
+            "libRuntime.VxsortDisabled.a",
+            "libstandalonegc-disabled.a",
+            "libaotminipal.a",
+            "libstdc++compat.a",
+        ] {
+            command.arg(kit.join("lib").join(archive));
+        }
+        command.args(
+            "-Wl,--build-id=sha1 -Wl,--as-needed -pthread -ldl -lrt -lm -pie -Wl,-pie -Wl,-z,relro -Wl,-z,now \
+             -Wl,--eh-frame-hdr -Wl,--discard-all -Wl,--gc-sections"
+                .split_ascii_whitespace(),
+        );
+        succeed(command.arg(format!("-Wl,-Map={}", map.display())))
+    })();
+    drop(std::fs::remove_dir_all(&folder));
+    result
+}
+
+/// Takes the objects that walk the heap out of the runtime's own archive.
+fn heap_walk(kit: &Path, folder: &Path) -> Result<Vec<PathBuf>> {
+    let mut command = Command::new("ar");
+    command.arg("x").arg(kit.join("lib/libeventpipe-enabled.a"));
+    succeed(command.args(HEAP_WALK).current_dir(folder))?;
+    Ok(HEAP_WALK.map(|object| folder.join(object)).to_vec())
 }
 
 /// This engine as a static library for NativeAOT, without the tables for unwinding that nothing in it needs.
@@ -175,6 +271,8 @@ pub fn library() -> Result<PathBuf> {
                 "--remove-section=.rela.eh_frame",
             ])
             .arg("--remove-section=.gcc_except_table")
+            // The compiler's own, for systems without a library of mathematics: the runtime has a faster one.
+            .arg("--localize-symbol=ceil")
             .arg(&built)
             .arg(&partial),
     )?;
@@ -182,17 +280,24 @@ pub fn library() -> Result<PathBuf> {
     Ok(library)
 }
 
-fn kit(net: Net) -> Result<PathBuf> {
-    let name = match net {
-        Net::Net10 => "nativeaot-kit",
-        Net::Net11 => "nativeaot-kit-net11",
-    };
+/// The folder of a link kit, unpacked if it was not yet.
+pub(crate) fn kit(name: &str) -> Result<PathBuf> {
+    static UNPACKING: Mutex<()> = Mutex::new(());
+    let _unpacking = UNPACKING
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
     let programs = std::env::var_os("PEERS_DIR").map_or_else(
         || Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/peers"),
         PathBuf::from,
     );
-    programs
-        .join(name)
+    let folder = programs.join(name);
+    if !folder.is_dir()
+        && let Some(shared) = peers::shared()
+    {
+        let script = shared.join("peers/unpack.sh");
+        succeed(Command::new("sh").arg(&script).arg(&programs))?;
+    }
+    folder
         .canonicalize()
         .with_context(|| format!("NativeAOT programs: {name} is not among the peers"))
 }

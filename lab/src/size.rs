@@ -9,13 +9,16 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use crate::nativeaot::{self, App, NativeEngine, Net};
+use crate::nativeaot::{self, App, Extras, HEAP_WALK, NativeEngine, Net};
 
 /// What was measured.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Sizes {
     /// Each row: what, and its size.
     pub rows: Vec<Row>,
+    /// What takes the bytes that this engine adds to the NativeAOT program.
+    #[serde(default)]
+    pub parts: Vec<Part>,
     /// What could not be measured, and why.
     pub missing: Vec<String>,
     /// The whole NativeAOT stress program, stripped, with the C engine.
@@ -24,6 +27,15 @@ pub struct Sizes {
     pub stripped_rust: Option<i64>,
     /// The same without an engine.
     pub stripped_none: Option<i64>,
+}
+
+/// What one part of the engine takes of a program.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Part {
+    /// What it is.
+    pub what: String,
+    /// Code and data.
+    pub bytes: i64,
 }
 
 /// The size of one thing, or the difference of two.
@@ -68,6 +80,16 @@ impl Sizes {
                 "| {} | {} | {} | {} | {} |",
                 row.what, row.text, row.data, row.bss, row.file
             );
+        }
+        if !self.parts.is_empty() {
+            _ = writeln!(
+                out,
+                "\nWhat takes the bytes that this engine adds to the NativeAOT program, by the linker's map; code that the compiler merged \
+                 into its caller counts there.\n\n| what | bytes |\n|---|---|"
+            );
+            for part in &self.parts {
+                _ = writeln!(out, "| {} | {} |", part.what, part.bytes);
+            }
         }
         for missing in &self.missing {
             _ = writeln!(out, "\nNot measured: {missing}");
@@ -153,16 +175,23 @@ fn rust_programs(sizes: &mut Sizes) -> Result<()> {
 fn native_programs(sizes: &mut Sizes) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("lab-size-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let link = |engine, heap_walk| -> Result<Row> {
+    let link = |engine, extras: Extras<'_>| -> Result<Row> {
         let program = folder.join("program");
-        nativeaot::link(&program, App::Stress, Net::Net10, engine, heap_walk)?;
+        nativeaot::link(&program, App::Stress, Net::Net10, engine, extras)?;
         size_of(&program, "")
     };
     let result = (|| {
-        let none = link(NativeEngine::None, false)?;
-        let c = link(NativeEngine::C, false)?;
-        let ours = link(NativeEngine::Rust, true)?;
-        let without_heap_walk = link(NativeEngine::Rust, false)?;
+        let none = link(NativeEngine::None, Extras::NONE)?;
+        let c = link(NativeEngine::C, Extras::NONE)?;
+        let map = folder.join("map");
+        let extras = Extras {
+            map: Some(&map),
+            ..Extras::HEAP_WALK
+        };
+        let ours = link(NativeEngine::Rust, extras)?;
+        let map = std::fs::read(&map).context("reading the linker's map")?;
+        sizes.parts = parts(&String::from_utf8_lossy(&map), ours.file - none.file);
+        let without_heap_walk = link(NativeEngine::Rust, Extras::NONE)?;
         sizes.rows.push(c.less(
             &none,
             "C engine with server in a NativeAOT program (.NET 10)",
@@ -180,6 +209,101 @@ fn native_programs(sizes: &mut Sizes) -> Result<()> {
     })();
     drop(std::fs::remove_dir_all(&folder));
     result
+}
+
+/// Parts of the engine, and what their symbols have in their mangled names. The first that fits counts.
+const PARTS: [(&str, &[&str]); 8] = [
+    (
+        "diagnostics server: its commands, messages and ports",
+        &["eventpipe6server", "dotnet_diagnostics", "DiagnosticServer"],
+    ),
+    ("ring and its drain", &["eventpipe_ring"]),
+    (
+        "trace format, sessions' encoders and outputs",
+        &[
+            "nettrace",
+            "eventpipe7encoder",
+            "eventpipe6output",
+            "eventpipe5queue",
+            "eventpipe8consumer",
+        ],
+    ),
+    (
+        "threads, clocks, memory, environment",
+        &["eventpipe_os", "rustix", "eventpipe_sampler"],
+    ),
+    (
+        "the runtime's functions and its events",
+        &[
+            "eventpipe_nativeaot",
+            "EventPipe",
+            "FireEtw",
+            "NativeRuntimeEventSource",
+            "ETW",
+            "IsRuntimeProviderEnabled",
+            "EventEnabled",
+        ],
+    ),
+    ("providers, filters, sessions, listeners", &["9eventpipe"]),
+    ("bodies of the engine's threads", &["call_once"]),
+    ("the standard library's collections, texts, numbers", &[""]),
+];
+
+/// Adds up what the linker's map says of the engine's library and of the objects that walk the heap.
+fn parts(map: &str, added: i64) -> Vec<Part> {
+    let mut sums = [0; PARTS.len()];
+    let mut heap_walk = 0;
+    // ` .text.name  0xADDRESS  0xSIZE  FILE`, the line broken behind long names.
+    let mut section = "";
+    let layout = map.split_once("\nLinker script and memory map");
+    for line in layout.map_or("", |(_, layout)| layout).lines() {
+        let mut words = line.split_ascii_whitespace();
+        if line.starts_with(" .") {
+            section = words.next().unwrap_or_default();
+        } else if !line.starts_with("    ") {
+            section = "";
+        }
+        let number = |word: Option<&str>| {
+            let digits = word?.strip_prefix("0x")?;
+            i64::from_str_radix(digits, 16).ok()
+        };
+        let (Some(address), Some(size)) = (number(words.next()), number(words.next())) else {
+            continue;
+        };
+        let file = words.next().unwrap_or_default();
+        let is_in_file = [".text", ".rodata", ".data"]
+            .iter()
+            .any(|kind| section.starts_with(kind));
+        if address == 0 || !is_in_file {
+            continue;
+        }
+        if HEAP_WALK.iter().any(|object| file.ends_with(object)) {
+            heap_walk += size;
+        } else if file.contains("libeventpipe-nativeaot.a") {
+            let part = PARTS
+                .iter()
+                .position(|(_, names)| names.iter().any(|name| section.contains(name)));
+            sums[part.unwrap_or(PARTS.len() - 1)] += size;
+        }
+    }
+    let mut parts: Vec<Part> = PARTS
+        .iter()
+        .zip(sums)
+        .map(|((what, _), bytes)| Part {
+            what: (*what).to_owned(),
+            bytes,
+        })
+        .collect();
+    parts.push(Part {
+        what: "the runtime's own objects that walk the heap".to_owned(),
+        bytes: heap_walk,
+    });
+    let told: i64 = parts.iter().map(|part| part.bytes).sum();
+    parts.push(Part {
+        what: "relocations, symbols, the rounding of segments to pages".to_owned(),
+        bytes: added - told,
+    });
+    parts
 }
 
 /// Sections by `size`, the file's length after `strip`.

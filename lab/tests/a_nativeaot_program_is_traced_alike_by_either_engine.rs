@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::Folder;
-use lab::nativeaot::{self, App, NativeEngine, Net};
+use lab::nativeaot::{self, App, Extras, NativeEngine, Net};
 use peers::Peers;
 use serde_json::Value;
 
@@ -537,7 +537,8 @@ fn compare(test: &str, net: Net) {
         .map(|(name, engine)| {
             // The same length, because the programs say how they are called.
             let program = folder.file(&format!("epapp-{name:_<4}"));
-            nativeaot::link(&program, App::Epapp, net, engine, true).expect("the program links");
+            nativeaot::link(&program, App::Epapp, net, engine, Extras::HEAP_WALK)
+                .expect("the program links");
             (name, program)
         })
         .collect();

@@ -38,14 +38,14 @@ impl PortConfig {
     /// assert_eq!((ports[1].address.as_str(), ports[1].mode), ("/tmp/b.sock", PortMode::Listen));
     /// ```
     pub fn parse_list(list: &str) -> Vec<PortConfig> {
-        list.split(';')
+        split(list, b';')
             .filter_map(PortConfig::parse_entry)
             .collect()
     }
 
     fn parse_entry(entry: &str) -> Option<PortConfig> {
-        let mut words = entry.split(',').filter(|word| !word.is_empty());
-        let address = words.next()?.trim();
+        let mut words = split(entry, b',').filter(|word| !word.is_empty());
+        let address = words.next()?.trim_ascii();
         if address.is_empty() {
             return None;
         }
@@ -126,6 +126,18 @@ impl ToolPort {
             mode,
         })
     }
+}
+
+/// The parts between separators. In little code: programs that are traced contain it.
+fn split(text: &str, separator: u8) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    core::iter::from_fn(move || {
+        let text = rest?;
+        let end = text.bytes().position(|byte| byte == separator);
+        let (part, behind) = text.split_at_checked(end.unwrap_or(text.len()))?;
+        rest = end.and_then(|_| behind.get(1..));
+        Some(part)
+    })
 }
 
 #[cfg(test)]

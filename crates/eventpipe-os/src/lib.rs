@@ -11,6 +11,7 @@
 //! * [`memory`]: address space that is reserved once and filled or emptied on demand
 //! * [`barrier`]: a fence whose cost is on the rare side
 //! * [`order`]: sorting in little code
+//! * [`text`]: strings and numbers of bytes, in little code
 //! * `dump` (feature): a core file of the running process
 //! * [`signal`]: whether the calling code runs in a signal handler
 //! * [`process`]: pid, start time, command line, environment, exit and fork hooks
@@ -42,6 +43,7 @@ pub mod order;
 pub mod process;
 pub mod signal;
 pub mod sync;
+pub mod text;
 pub mod thread;
 
 pub use error::Error;

@@ -1,7 +1,7 @@
 //! The process: who it is, how it was started, its environment, what runs when it ends or forks.
 
-use crate::Error;
 use crate::thread::StackBounds;
+use crate::{Error, text};
 use alloc::vec::Vec;
 use core::ffi::CStr;
 use core::ptr;
@@ -36,8 +36,15 @@ pub fn start_ticks() -> u64 {
         .filter(|field| !field.is_empty())
         .nth(22 - 3);
     field
-        .and_then(|digits| core::str::from_utf8(digits).ok()?.parse().ok())
+        .and_then(|digits| text::number(digits, 10))
         .unwrap_or(0)
+}
+
+/// Fills the bytes with random ones; `false` when the system has none.
+pub fn fill_random(bytes: &mut [u8]) -> bool {
+    // SAFETY: a valid place of that length.
+    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    usize::try_from(filled) == Ok(bytes.len())
 }
 
 /// The command line: the arguments as given, joined by single spaces.
@@ -125,23 +132,33 @@ pub fn environment() -> Vec<Vec<u8>> {
             .collect()
     }
     #[cfg(not(feature = "std"))]
-    {
-        let mut all = Vec::new();
-        // SAFETY: the C library's variable; reading it is what every `getenv` does.
-        let mut entry = unsafe { environ };
-        while !entry.is_null() {
-            // SAFETY: the array ends with a null pointer, which we have not reached.
-            let text = unsafe { *entry };
-            if text.is_null() {
-                break;
-            }
-            // SAFETY: each entry is a C string.
-            all.push(unsafe { CStr::from_ptr(text) }.to_bytes().to_vec());
-            // SAFETY: not yet at the null pointer, so there is a next element.
-            entry = unsafe { entry.add(1) };
+    entries().map(<[u8]>::to_vec).collect()
+}
+
+/// The entries of the C library's environment.
+#[cfg(not(feature = "std"))]
+fn entries() -> impl Iterator<Item = &'static [u8]> {
+    // SAFETY: the C library's variable; reading it is what every `getenv` does.
+    let mut entry = unsafe { environ };
+    core::iter::from_fn(move || {
+        if entry.is_null() {
+            return None;
         }
-        all
-    }
+        // SAFETY: the array ends with a null pointer, which we have not passed.
+        let text = unsafe { *entry };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: not yet at the null pointer, so there is a next element.
+        entry = unsafe { entry.add(1) };
+        // SAFETY: each entry is a C string, which stays valid unless somebody changes that variable meanwhile.
+        Some(unsafe { CStr::from_ptr(text) }.to_bytes())
+    })
+}
+
+/// Whether a variable can be called so.
+fn is_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte != b'=' && byte != 0)
 }
 
 /// The value of one variable.
@@ -149,22 +166,18 @@ pub fn env(name: &str) -> Option<Vec<u8>> {
     #[cfg(feature = "std")]
     {
         use std::os::unix::ffi::OsStringExt;
-        if name.is_empty() || name.contains(['=', '\0']) {
+        if !is_name(name) {
             return None;
         }
         std::env::var_os(name).map(OsStringExt::into_vec)
     }
     #[cfg(not(feature = "std"))]
     {
-        let name = alloc::ffi::CString::new(name).ok()?;
-        // SAFETY: a C string; the answer stays valid unless somebody changes that variable
-        // meanwhile.
-        let value = unsafe { libc::getenv(name.as_ptr()) };
-        if value.is_null() {
-            return None;
-        }
-        // SAFETY: a C string, see above.
-        Some(unsafe { CStr::from_ptr(value) }.to_bytes().to_vec())
+        // What `getenv` does, without making a C string first.
+        entries().find_map(|entry| {
+            let rest = entry.strip_prefix(name.as_bytes())?;
+            Some(rest.strip_prefix(b"=")?.to_vec())
+        })
     }
 }
 
@@ -177,7 +190,7 @@ pub fn env(name: &str) -> Option<Vec<u8>> {
 /// The name is empty or has `=` or a zero byte, the value has a zero byte, or memory is short.
 pub fn set_env(name: &str, value: &[u8]) -> Result<(), Error> {
     let invalid = Error::new("setenv", libc::EINVAL);
-    if name.is_empty() || name.contains(['=', '\0']) || value.contains(&0) {
+    if !is_name(name) || value.contains(&0) {
         return Err(invalid);
     }
     #[cfg(feature = "std")]
@@ -206,7 +219,7 @@ pub fn set_env(name: &str, value: &[u8]) -> Result<(), Error> {
 /// The name is empty or has `=` or a zero byte.
 pub fn unset_env(name: &str) -> Result<(), Error> {
     let invalid = Error::new("unsetenv", libc::EINVAL);
-    if name.is_empty() || name.contains(['=', '\0']) {
+    if !is_name(name) {
         return Err(invalid);
     }
     #[cfg(feature = "std")]

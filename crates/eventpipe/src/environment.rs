@@ -42,7 +42,7 @@ pub(crate) fn setting(name: &str) -> Option<String> {
 
 fn number(name: &str) -> Option<u64> {
     let value = setting(name)?;
-    let digits = value.trim();
+    let digits = value.trim_ascii();
     let digits = digits
         .strip_prefix("0x")
         .or_else(|| digits.strip_prefix("0X"))

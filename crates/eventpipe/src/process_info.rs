@@ -131,8 +131,7 @@ pub(crate) fn run_down(rundown: &mut Rundown<'_>) {
 /// A random GUID: version 4, variant 1, in Windows byte order.
 pub(crate) fn random_guid() -> [u8; 16] {
     let mut bytes = [0; 16];
-    let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
-    if filled != Ok(16) {
+    if !process::fill_random(&mut bytes) {
         let (pid, start) = (u64::from(process::pid()), process::start_ticks());
         let mixed = (u128::from(pid) << 64 | u128::from(start)) ^ u128::from(clock::ticks());
         bytes = mixed.to_le_bytes();
@@ -155,10 +154,7 @@ fn command_line() -> String {
     line
 }
 
-/// Texts of the system as strings without zeros, which the formats cannot hold.
-pub(crate) fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).replace('\0', "\u{FFFD}")
-}
+pub(crate) use eventpipe_os::text::lossy as text;
 
 /// Identifies the process among all that a monitor sees: random, the same for the life of the process.
 #[cfg(feature = "server")]

@@ -4,6 +4,8 @@
 use alloc::string::String;
 use alloc::vec::Vec;
 
+use eventpipe_os::text;
+
 use crate::filter::ProviderRequest;
 
 /// Why a provider string was refused. `at` is the byte where the faulty provider starts.
@@ -74,11 +76,11 @@ pub fn parse_provider_string(text: &str) -> Result<Vec<ProviderRequest>, Provide
 
 fn parse_provider(text: &str, at: usize) -> Result<ProviderRequest, ProviderStringError> {
     let mut fields = split_unquoted(text, b':');
-    let name = fields.next().unwrap_or_default().trim();
+    let name = fields.next().unwrap_or_default().trim_ascii();
     if name.is_empty() {
         return Err(ProviderStringError::EmptyName { at });
     }
-    let keywords = match fields.next().map(str::trim) {
+    let keywords = match fields.next().map(str::trim_ascii) {
         None => 0,
         Some("") => u64::MAX,
         Some(digits) => {
@@ -89,12 +91,12 @@ fn parse_provider(text: &str, at: usize) -> Result<ProviderRequest, ProviderStri
             hexadecimal(digits).ok_or(ProviderStringError::Keywords { at })?
         }
     };
-    let level = match fields.next().map(str::trim) {
+    let level = match fields.next().map(str::trim_ascii) {
         None => 5,
         Some("") => u32::MAX,
-        Some(digits) => digits
-            .parse()
-            .map_err(|_| ProviderStringError::Level { at })?,
+        Some(digits) => text::number(digits.as_bytes(), 10)
+            .and_then(|level| u32::try_from(level).ok())
+            .ok_or(ProviderStringError::Level { at })?,
     };
     let arguments = fields
         .next()
@@ -111,19 +113,14 @@ fn parse_provider(text: &str, at: usize) -> Result<ProviderRequest, ProviderStri
 
 /// Digits only: the library's parser would take a sign.
 pub(crate) fn hexadecimal(digits: &str) -> Option<u64> {
-    let all_digits = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if all_digits {
-        u64::from_str_radix(digits, 16).ok()
-    } else {
-        None
-    }
+    text::number(digits.as_bytes(), 16)
 }
 
 fn split_unquoted(text: &str, separator: u8) -> impl Iterator<Item = &str> {
     let mut quoted = false;
-    text.split(move |character: char| {
-        quoted ^= character == '"';
-        !quoted && character == char::from(separator)
+    text::split(text, move |byte| {
+        quoted ^= byte == b'"';
+        !quoted && byte == separator
     })
 }
 

@@ -4,6 +4,7 @@
 use alloc::string::String;
 
 use eventpipe::Host;
+use eventpipe_os::text;
 
 use crate::{modules, native, runtime, sampler};
 
@@ -34,7 +35,7 @@ fn entry_assembly() -> String {
         Some(dot) => name.get(..dot).unwrap_or_default(),
         None => &name,
     };
-    String::from_utf8_lossy(stem).into_owned()
+    text::lossy(stem)
 }
 
 /// Opens the diagnostics socket and dials the ports of `DOTNET_DiagnosticPorts`.

@@ -7,6 +7,7 @@ use core::slice;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use eventpipe::{Guid, Rundown};
+use eventpipe_os::text::lossy;
 
 use crate::native::{bytes_of, enabled, native_event, write_pieces};
 use crate::native_events::Native;
@@ -130,7 +131,7 @@ fn file_name(module: *mut c_void) -> String {
     }
     // SAFETY: the answer's length belongs to its address, a text that the runtime keeps.
     let bytes = unsafe { slice::from_raw_parts(name.cast::<u8>(), length) };
-    String::from_utf8_lossy(bytes).into_owned()
+    lossy(bytes)
 }
 
 /// The text in UTF-16 with its closing zero, cut to what readers expect of a path.

@@ -4,6 +4,8 @@ use alloc::string::String;
 use core::ffi::{c_char, c_void};
 use core::slice;
 
+use eventpipe_os::text::lossy;
+
 unsafe extern "C" {
     /// `GCHeapUtilities::RecordEventStateChange(bool, GCEventKeyword, GCEventLevel)`: stores what the garbage collector tests before it
     /// raises an event. Plain stores: any thread may call it, also before there is a heap.
@@ -78,5 +80,5 @@ pub(crate) fn version() -> String {
     }
     // SAFETY: the runtime's constant has so many bytes.
     let bytes = unsafe { slice::from_raw_parts(text.cast::<u8>(), length) };
-    String::from_utf8_lossy(bytes).into_owned()
+    lossy(bytes)
 }

@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use eventpipe::{Definition, Event, EventOptions, Level, Provider};
 use eventpipe_os::sync::Signal;
-use eventpipe_os::{clock, process, thread};
+use eventpipe_os::{clock, process, text, thread};
 
 use crate::event_source::{EventData, Pieces};
 
@@ -129,10 +129,7 @@ pub(crate) fn register(version: &str) {
 fn setting_ms(is_decimal: bool) -> Option<u64> {
     let value = process::env("DOTNET_EventPipeThreadSamplingRate")?;
     let radix = if is_decimal { 10 } else { 16 };
-    let text = core::str::from_utf8(&value).ok()?;
-    u64::from_str_radix(text.trim(), radix)
-        .ok()
-        .filter(|ms| *ms > 0)
+    text::number(value.trim_ascii(), radix).filter(|ms| *ms > 0)
 }
 
 /// The runtime's threads can be stopped from now on.
