@@ -40,7 +40,10 @@ fn cases(folder: &Folder) -> Vec<Case> {
         (words.collect(), error)
     };
     let profiler = |verb: &str| format!("{verb} --guid {CLASS} --path /nowhere.so");
+    let session =
+        |options: &str| format!("start-session --provider {PROVIDER} --seconds 1 {options}");
     vec![
+        case("wait --seconds 60", None),
         case("process-info", None),
         case("resume", None),
         case("environment", None),
@@ -53,6 +56,7 @@ fn cases(folder: &Folder) -> Vec<Case> {
         case("write-dump --path CORE --type Triage", None),
         case("write-dump --path CORE --type WithHeap", None),
         case("write-dump --path CORE --type Full", None),
+        case("write-dump --path CORE --type Normal --flags 7", None),
         case(
             "write-dump --path /nowhere/core --type Full",
             Some("/nowhere/core"),
@@ -60,8 +64,27 @@ fn cases(folder: &Folder) -> Vec<Case> {
         // What a native process cannot do.
         case("enable-perfmap JitDump", REFUSED),
         case(&profiler("attach-profiler"), REFUSED),
+        case(
+            &format!(
+                "{} --timeout-ms 10 --data 0102",
+                profiler("attach-profiler")
+            ),
+            REFUSED,
+        ),
         case(&profiler("startup-profiler"), REFUSED),
         case("apply-startup-hook /nowhere.dll", REFUSED),
+        case(
+            "start-session --provider Microsoft-DotNETCore-SampleProfiler --seconds 1",
+            REFUSED,
+        ),
+        // Each command that starts a session, and each way in which one ends.
+        case(&session("--event-filter on:4 --stackwalk false"), None),
+        case(&session("--event-filter off:1,2"), None),
+        case(&session("--stackwalk false --mb 1"), None),
+        case(&session("--rundown-keyword 1 --end close"), None),
+        case(&session("--block"), None),
+        case(&session("--sessions 5 --end none"), None),
+        case(&session("--resume"), None),
         case(
             &format!(
                 "start-session --provider {PROVIDER}:FFFFFFFFFFFFFFFF:5 --seconds 1 --out TRACE --end stop"
@@ -176,4 +199,20 @@ fn over_a_port_that_the_process_dials() {
         "/tmp/perf-{}.map",
         running.pid()
     )));
+}
+
+#[test]
+fn it_is_among_the_published_processes() {
+    let Some(peers) = Peers::for_test("it_is_among_the_published_processes") else {
+        return;
+    };
+    let program = Program::start(&TARGET);
+    let output = peers
+        .tool("driver")
+        .arg("ps")
+        .output()
+        .expect("driver starts");
+    let answer: Value = serde_json::from_slice(&output.stdout).expect("a JSON line");
+    let processes = answer["result"].as_array().expect("a list");
+    assert!(processes.contains(&program.pid().into()), "{answer}");
 }

@@ -70,7 +70,7 @@ fn file_name(template: &str) -> Result<String, char> {
             }
             Some('t') => {
                 let seconds = clock::utc_now().unix_ns / 1_000_000_000;
-                name.push_str(&message::decimal(u64::try_from(seconds).unwrap_or(0)));
+                name.push_str(&message::decimal(seconds));
             }
             Some(letter) => return Err(letter),
             None => {}
