@@ -32,15 +32,15 @@ pub(crate) fn note(text: impl fmt::Display) {
     } else {
         ""
     };
-    let _ = writeln!(error, "{away}{text}");
+    let _ = error.write_all(format!("{away}{text}\n").as_bytes());
 }
 
 /// Draws a line in place of the one before; an empty one takes it away. For terminals only.
 pub(crate) fn line(text: &str) {
     let mut error = io::stderr().lock();
     HAS_LINE.store(!text.is_empty(), Ordering::Relaxed);
-    let _ = write!(error, "{AWAY}{text}");
-    let _ = error.flush();
+    // In one piece: a terminal may echo something at any time.
+    let _ = error.write_all(format!("{AWAY}{text}").as_bytes());
 }
 
 /// Says something on standard error unless it was said before: recordings of several processes have much in common.

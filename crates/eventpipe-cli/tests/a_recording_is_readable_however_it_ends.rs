@@ -6,9 +6,10 @@ mod support;
 
 use rustix::process::Signal;
 use std::fs;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 use support::{Scratch, Target, collect_command, collecting, finish, report, run, wait_for_bytes};
@@ -210,4 +211,52 @@ fn through_a_pipe_into_the_reader() {
     assert!(report["total_events"].as_u64().unwrap() > 0);
     assert_eq!(finish(tool).0, 0);
     drop(scratch);
+}
+
+#[test]
+fn by_ctrl_c_in_a_terminal_which_is_left_tidy() {
+    const TEST: &str = "by_ctrl_c_in_a_terminal_which_is_left_tidy";
+    let scratch = Scratch::new("terminal");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    let tool = support::tool().get_program().to_str().unwrap().to_owned();
+    let line = format!(
+        "'{tool}' collect -p {} --providers Demo-Requests:ff:5 -o '{}'",
+        target.pid(),
+        file.display()
+    );
+    // Gives the command a terminal, and passes on what comes here.
+    let script = Command::new("script")
+        .args(["-qfec", &line, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut script) = script else {
+        return peers::skipped(TEST, "there is no program 'script'");
+    };
+    let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+    let mut output = script.stdout.take().unwrap();
+    let mut input = script.stdin.take().unwrap();
+    let mut has_stopped = false;
+    loop {
+        let count = output.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        if !has_stopped && shown.contains("Ctrl+C stops") {
+            has_stopped = true;
+            input.write_all(b"\x03").unwrap();
+        }
+    }
+    assert!(script.wait().unwrap().success(), "{shown:?}");
+    assert!(complete(&file) > 0);
+    // Each drawing begins by taking away the one before, and the echo of ^C has begun no new line in between.
+    let live = &shown[shown.find("\r\x1b[2K").unwrap()..];
+    let (drawn, last) = live.trim_end().rsplit_once("\r\x1b[2K").unwrap();
+    assert!(drawn.contains("Ctrl+C stops^C"), "{drawn:?}");
+    assert!(drawn.contains("stopping: "), "{drawn:?}");
+    assert!(!drawn.contains('\n'), "{drawn:?}");
+    assert!(last.contains(" events, 0 lost"), "{last:?}");
 }
