@@ -10,7 +10,7 @@ use crate::target::{self, attach_failure};
 use crate::terminal::note;
 use anyhow::Context as _;
 use dotnet_diagnostics::client::{Client, Endpoint};
-use dotnet_diagnostics::port::Listener;
+use dotnet_diagnostics::port::{Listener, Runtime};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,8 +128,8 @@ pub(crate) fn own_listener() -> anyhow::Result<Listener> {
     Ok(Listener::bind(std::env::temp_dir().join(name)).map_err(attach_failure)?)
 }
 
-/// Programs that the command starts inherit its variable and would wait for ever: they are told to
-/// go on, untraced. The port is closed, and its file removed, when this is dropped.
+/// What becomes of processes that dial in beside those that are recorded. Programs that a command starts inherit its
+/// variable and would wait for ever. The port is closed, and its file removed, when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Others {
     end: Arc<AtomicBool>,
@@ -137,24 +137,41 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Takes the port over.
+    /// Takes the port over: who dials in is told to go on.
     pub(crate) fn go_on(listener: Listener) -> anyhow::Result<Others> {
+        Others::each(listener, |runtime| {
+            let pid = runtime.process_id();
+            let client = Client::new(Endpoint::Runtime(runtime));
+            if client.resume_runtime().is_ok() {
+                note(format_args!(
+                    "process {pid} is not traced (--tree traces all that the command starts)"
+                ));
+            }
+        })
+    }
+
+    /// Takes the port over: who dials in is left as it is, perhaps waiting for the next tool.
+    pub(crate) fn leave(listener: Listener) -> anyhow::Result<Others> {
+        Others::each(listener, |runtime| {
+            note(format_args!(
+                "process {} has dialled in too, and is not recorded (--all records every one)",
+                runtime.process_id()
+            ));
+        })
+    }
+
+    fn each(
+        listener: Listener,
+        mut act: impl FnMut(Runtime) + Send + 'static,
+    ) -> anyhow::Result<Others> {
         let end = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&end);
         let body = move || {
             while !ended.load(Ordering::Relaxed) {
-                let Ok(next) = listener.next_runtime(POLL) else {
-                    break;
-                };
-                let Some(runtime) = next else { continue };
-                let pid = runtime.process_id();
-                if Client::new(Endpoint::Runtime(runtime))
-                    .resume_runtime()
-                    .is_ok()
-                {
-                    note(format_args!(
-                        "process {pid} is not traced (--tree traces all that the command starts)"
-                    ));
+                match listener.next_runtime(POLL) {
+                    Ok(Some(runtime)) => act(runtime),
+                    Ok(None) => {}
+                    Err(_) => break,
                 }
             }
         };

@@ -4,6 +4,7 @@
 use crate::attach::Channel;
 use crate::cli::Target;
 use crate::exit_code::{ExitCode, Failure};
+use crate::launch::Others;
 use crate::target::{self, attach_failure};
 use crate::terminal::note;
 use dotnet_diagnostics::client::{Client, Endpoint};
@@ -31,7 +32,8 @@ pub(crate) struct Reached {
     /// How long to record it, where that is not what the options say.
     pub(crate) duration: Option<Duration>,
     /// Open as long as the process is asked: it dials in anew for each command.
-    _listener: Option<Listener>,
+    listener: Option<Listener>,
+    others: Option<Others>,
 }
 
 impl Reached {
@@ -44,8 +46,17 @@ impl Reached {
             is_native,
             by_port: false,
             duration: None,
-            _listener: None,
+            listener: None,
+            others: None,
         }
+    }
+
+    /// From now on says who else dials in.
+    pub(crate) fn tell_of_others(&mut self) -> anyhow::Result<()> {
+        if let Some(listener) = self.listener.take() {
+            self.others = Some(Others::leave(listener)?);
+        }
+        Ok(())
     }
 
     /// A process that has dialled in.
@@ -171,7 +182,8 @@ fn described(
         is_native: info.as_ref().is_some_and(target::is_native),
         by_port: true,
         duration: None,
-        _listener: listener,
+        listener,
+        others: None,
     })
 }
 

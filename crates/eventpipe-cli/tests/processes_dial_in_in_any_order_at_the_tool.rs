@@ -5,6 +5,7 @@ mod support;
 
 use peers::{Peers, Runtime};
 use rustix::process::Signal;
+use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
@@ -199,6 +200,38 @@ fn a_program_of_ours_in_any_order() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn the_first_only_and_the_others_are_named() {
+    let scratch = Scratch::new("first");
+    let mut recording = listening(&scratch, &[]);
+    let port = format!("{},nosuspend", scratch.file("s").display());
+    let start = || {
+        let mut command = demo();
+        command
+            .env("DOTNET_DiagnosticPorts", &port)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        Ended(command.spawn().unwrap())
+    };
+    let programs = [start(), start()];
+    let mut said = BufReader::new(recording.stderr.take().unwrap()).lines();
+    let (mut recorded, mut named) = (None, None);
+    while recorded.is_none() || named.is_none() {
+        let line = said.next().expect("both are named").unwrap();
+        let is_in = |program: &&Ended| line.contains(&format!("process {}", program.id()));
+        let program = programs.iter().find(is_in).map(|program| program.id());
+        if line.contains("is not recorded (--all") {
+            named = program;
+        } else {
+            recorded = recorded.or(program);
+        }
+    }
+    assert_ne!(recorded, named);
+    support::send(recording.id(), Signal::INT);
+    assert!(recording.wait().unwrap().success());
+    assert!(!scratch.file("s").exists());
 }
 
 #[test]

@@ -55,7 +55,8 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     let show_line = !arguments.show_child_io && io::stderr().is_terminal();
     let output = arguments.output.as_deref();
     if arguments.command.is_empty() {
-        let reached = reach(&arguments.target, &channel)?;
+        let mut reached = reach(&arguments.target, &channel)?;
+        reached.tell_of_others()?;
         return record(arguments, &asked, reached, channel, output, show_line);
     }
     let mut launch = Launch::start(arguments)?;
