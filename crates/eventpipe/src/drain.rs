@@ -61,6 +61,11 @@ pub(crate) fn take_pool() -> Result<(), SessionError> {
     Ok(())
 }
 
+/// Keeps the drain's thread from being started; `false` when it runs already. See [`ManualDrain`](crate::measure::ManualDrain).
+pub(crate) fn stand_in() -> bool {
+    !core::mem::replace(&mut *RUNNING.lock(), true)
+}
+
 fn run() {
     // It is what the others wait for.
     ENGINE.ring.never_wait();
@@ -134,7 +139,8 @@ fn release_pool(drain: &mut Option<Drain<'static>>, sessions: &mut Sessions) {
 }
 
 /// All sessions as the drain knows them.
-struct Sessions {
+#[derive(Debug)]
+pub(crate) struct Sessions {
     encoders: [Option<Consumer>; MAX_SESSIONS],
     /// Bits of the encoders that are there.
     active: u64,
@@ -149,7 +155,7 @@ struct Sessions {
 }
 
 impl Sessions {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Sessions {
             encoders: [const { None }; MAX_SESSIONS],
             active: 0,
@@ -165,7 +171,7 @@ impl Sessions {
         }
     }
 
-    fn take_inbox(&mut self) {
+    pub(crate) fn take_inbox(&mut self) {
         let commands = match ENGINE.control.lock() {
             Some(mut control) => control.take_inbox(),
             None => return,
@@ -185,7 +191,7 @@ impl Sessions {
     }
 
     /// Ends the sessions that have been given everything.
-    fn finish_due(&mut self, drain: &mut Drain<'_>, boundary_ticks: u64) {
+    pub(crate) fn finish_due(&mut self, drain: &mut Drain<'_>, boundary_ticks: u64) {
         while let Some(position) = self
             .finishing
             .iter()

@@ -73,6 +73,8 @@ mod id_map;
 mod listener;
 #[cfg(any(feature = "perf-map", feature = "rundown"))]
 mod maps;
+#[doc(hidden)]
+pub mod measure;
 #[cfg(feature = "netperf")]
 mod netperf;
 mod output;
