@@ -9,7 +9,7 @@ use std::hint::black_box;
 
 use anyhow::{Result, ensure};
 use eventpipe::{Level, ProviderRequest, SessionRequest};
-use eventpipe_ring::{EventKey, RecordOptions, Ring};
+use eventpipe_ring::{EventKey, Ring};
 
 use crate::read;
 
@@ -114,7 +114,7 @@ fn dropped(count: u64) -> Result<()> {
     static KEY: EventKey = EventKey::new(1);
     ensure!(RING.start(256 << 10).is_ok(), "no memory for the ring");
     let payload = [7_u8; 100];
-    let write = |_| RING.write(&KEY, black_box(&payload), &RecordOptions::default());
+    let write = |_| RING.write_plain(&KEY, black_box(&payload));
     (0..20_000).for_each(write);
     let before = RING.statistics().lost;
     measured(count, write);

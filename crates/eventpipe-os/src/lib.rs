@@ -34,6 +34,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod barrier;
+pub mod chunks;
 pub mod clock;
 #[cfg(feature = "dump")]
 pub mod dump;

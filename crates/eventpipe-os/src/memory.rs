@@ -23,6 +23,9 @@ pub fn physical_bytes() -> u64 {
     }
 }
 
+/// The size and alignment of a huge page on x86-64 and with AArch64's smallest pages.
+const HUGE_PAGE: usize = 2 << 20;
+
 /// A range of address space, whole pages. Memory is used only where it was touched or
 /// [committed](Self::commit).
 #[derive(Debug)]
@@ -61,6 +64,45 @@ impl Reservation {
         .map_err(|e| Error::new("mmap", e.raw_os_error()))?;
         let address = NonNull::new(address.cast::<u8>()).ok_or(Error::new("mmap", 0))?;
         Ok(Self { address, bytes })
+    }
+
+    /// The same, begun where a huge page can begin, and in huge pages where the system has them: for
+    /// memory that will be committed as a whole. They are made present four times as fast, and a
+    /// first look at a page costs a tenth (docs/design/event-buffer.md).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    pub fn new_huge(bytes: usize) -> Result<Self, Error> {
+        if bytes < HUGE_PAGE {
+            return Self::new(bytes);
+        }
+        let invalid = Error::new("mmap", rustix::io::Errno::NOMEM.raw_os_error());
+        let whole = Self::new(bytes.checked_add(HUGE_PAGE).ok_or(invalid)?)?;
+        let before = whole
+            .address
+            .as_ptr()
+            .align_offset(HUGE_PAGE)
+            .min(HUGE_PAGE);
+        let bytes = whole.bytes - HUGE_PAGE;
+        let (start, end) = (whole.address, before + bytes);
+        let after = whole.bytes - end;
+        core::mem::forget(whole);
+        // SAFETY: inside the mapping, as `before` is at most what it was made longer by.
+        let address = unsafe { start.add(before) };
+        // SAFETY: as above.
+        let tail = unsafe { address.add(bytes) };
+        // What is not needed is given back; if the system refuses, it stays as address space.
+        for (place, bytes) in [(start, before), (tail, after)] {
+            if bytes > 0 {
+                // SAFETY: a part of our own mapping (M1) that nobody has seen yet.
+                let _ = unsafe { munmap(place.as_ptr().cast(), bytes) };
+            }
+        }
+        let place = Self { address, bytes };
+        // SAFETY: within the mapping; the advice changes no contents. Without effect where there are
+        // no huge pages.
+        let _ = unsafe { madvise(address.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
+        Ok(place)
     }
 
     /// The first byte.

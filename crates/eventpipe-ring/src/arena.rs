@@ -31,6 +31,8 @@ pub(crate) const BIG: usize = if cfg!(loom) { 160 } else { 72 * 1024 };
 const SMALL_WEIGHT: u32 = 1;
 const BIG_WEIGHT: u32 = 18;
 pub(crate) const WEIGHT_BYTES: u64 = 4096;
+/// 1 MiB.
+const MUCH_WEIGHT: u32 = 256;
 
 /// What a block says about itself, on its own cache line.
 #[derive(Debug, Default)]
@@ -92,7 +94,7 @@ impl Block<'_> {
     }
 }
 
-pub(crate) use memory::{Arena, Data};
+pub(crate) use memory::{Arena, Data, OpenBlock};
 
 impl Links for Arena {
     #[inline(always)]
@@ -139,12 +141,19 @@ impl Arena {
     }
 
     /// Hands a block that is not written to any more to the drain; `true` when this made an eighth
-    /// of the pool wait.
+    /// of the pool wait, or as much as a processor's cache holds: what is drained while it is there
+    /// costs half.
     pub(crate) fn push_full(&self, index: u32) -> bool {
         let weight = self.weight_of(index);
         let before = self.stacks().full.push(self, index, weight);
-        let eighth = (self.total_weight() / 8).max(1);
-        before < eighth && before + weight >= eighth
+        let much = (self.total_weight() / 8).clamp(1, MUCH_WEIGHT);
+        before < much && before + weight >= much
+    }
+
+    /// Whether there is no free block at all (it may be a moment later).
+    pub(crate) fn is_exhausted(&self) -> bool {
+        let stacks = self.stacks();
+        stacks.free_small.is_empty() && stacks.free_big.is_empty()
     }
 
     /// Weight of the free blocks, in units of [`WEIGHT_BYTES`].
@@ -337,7 +346,7 @@ mod memory {
             if place.as_ref().is_none_or(|have| have.bytes() != needed) {
                 self.abandon();
                 *place = None;
-                *place = Some(Reservation::new(needed)?);
+                *place = Some(Reservation::new_huge(needed)?);
             }
             let Some(reservation) = place.as_ref() else {
                 return Ok(());
@@ -383,6 +392,50 @@ mod memory {
         pub(crate) fn force_unlock(&self) {
             // SAFETY: the caller is the only thread, and the value is changed in one assignment.
             unsafe { self.reservation.force_unlock() };
+        }
+    }
+
+    /// Where the open block of a lane lies, so that an event need not ask the arena. For the lane's
+    /// owner alone.
+    #[derive(Debug, Default)]
+    pub(crate) struct OpenBlock {
+        header: AtomicPtr<BlockHeader>,
+        start: AtomicPtr<u8>,
+    }
+
+    impl OpenBlock {
+        pub(crate) const fn none() -> Self {
+            Self {
+                header: AtomicPtr::new(ptr::null_mut()),
+                start: AtomicPtr::new(ptr::null_mut()),
+            }
+        }
+
+        /// The block that goes into the lane next.
+        pub(crate) fn note(&self, block: &Block<'_>) {
+            let header = ptr::from_ref(block.header).cast_mut();
+            self.header.store(header, Ordering::Relaxed);
+            self.start.store(block.data.start, Ordering::Relaxed);
+        }
+
+        /// The block that was noted last.
+        ///
+        /// # Safety
+        /// Its index is `index`, and the caller is in a section in which the lane held it.
+        #[inline(always)]
+        pub(crate) unsafe fn block<'a>(&self, arena: &'a Arena, index: u32) -> Block<'a> {
+            let header = self.header.load(Ordering::Relaxed);
+            debug_assert!(ptr::eq(header, arena.header(index)));
+            Block {
+                index,
+                // SAFETY: the header of a block that somebody holds (the caller) lives on (I4).
+                header: unsafe { &*header },
+                data: Data {
+                    start: self.start.load(Ordering::Relaxed),
+                    bytes: BIG as u32,
+                    arena: PhantomData,
+                },
+            }
         }
     }
 
@@ -492,6 +545,20 @@ mod memory {
                     words: &self.data[index as usize],
                 },
             }
+        }
+    }
+
+    /// In a model the arena is asked.
+    #[derive(Debug, Default)]
+    pub(crate) struct OpenBlock;
+
+    impl OpenBlock {
+        pub(crate) fn note(&self, _: &Block<'_>) {}
+
+        /// # Safety
+        /// As on the machine; here nothing depends on it.
+        pub(crate) unsafe fn block<'a>(&self, arena: &'a Arena, index: u32) -> Block<'a> {
+            arena.block(index)
         }
     }
 

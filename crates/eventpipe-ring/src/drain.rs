@@ -115,7 +115,9 @@ impl Drain<'_> {
         let runs = unsafe { &mut *runs };
         let count = (ring.notes.pending.get() as usize).min(list.len());
         let list = list.get_mut(..count).unwrap_or_default();
-        heap_sort(list, |a, b| self.compare(*a, *b).is_lt());
+        if !list.is_sorted_by(|a, b| self.compare(*a, *b).is_le()) {
+            heap_sort(list, |a, b| self.compare(*a, *b).is_lt());
+        }
         let runs = self.find_runs(list, runs);
         let first = |run: &u32| self.first_tick(list.get(*run as usize..).unwrap_or_default());
         heap_sort(runs, |a, b| first(a) < first(b));

@@ -113,8 +113,9 @@ pub(crate) fn encode<P: Payload + ?Sized>(
     }
     let frames = options.frames.get(..MAX_FRAMES).unwrap_or(options.frames);
     if let Some((place, rest)) = core::mem::take(out).split_at_mut_checked(frames.len() * FRAME) {
-        for (place, frame) in place.chunks_exact_mut(FRAME).zip(frames) {
-            place.copy_from_slice(&frame.to_ne_bytes());
+        let (places, _) = place.as_chunks_mut::<FRAME>();
+        for (place, frame) in places.iter_mut().zip(frames) {
+            *place = frame.to_ne_bytes();
         }
         payload.copy_to(rest);
     }
@@ -179,10 +180,12 @@ impl Totals<'_> {
     }
 }
 
-/// The exact size of what begins with this word.
-#[inline]
-pub(crate) fn size_in(first_word: u64) -> u32 {
-    first_word as u32 & SIZE_MASK
+/// The exact size and the tick of the record or lost record at the front.
+#[inline(always)]
+pub(crate) fn size_and_ticks(mut bytes: &[u8]) -> Option<(u32, u64)> {
+    let first = u64::from_ne_bytes(*take(&mut bytes)?);
+    let ticks = u64::from_ne_bytes(*take(&mut bytes)?);
+    Some((first as u32 & SIZE_MASK, ticks))
 }
 
 #[inline(always)]
@@ -194,7 +197,7 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
 
 /// Reads what [`encode`] or [`encode_lost`] wrote; `bytes` has the exact size. `None` cannot happen
 /// with such bytes.
-#[inline]
+#[inline(always)]
 pub(crate) fn decode(mut bytes: &[u8]) -> Option<Entry<'_>> {
     let rest = &mut bytes;
     let word = u64::from_ne_bytes(*take(rest)?);
@@ -264,10 +267,7 @@ mod tests {
                     &options,
                     payload,
                 );
-                assert_eq!(
-                    size_in(u64::from_ne_bytes(bytes[..8].try_into().unwrap())),
-                    shape.size()
-                );
+                assert_eq!(size_and_ticks(&bytes), Some((shape.size(), 1234)));
                 let Some(Entry::Record(record)) = decode(&bytes) else {
                     panic!("a record")
                 };

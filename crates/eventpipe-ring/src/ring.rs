@@ -209,8 +209,8 @@ impl Ring {
 
     /// Names the signal that writers set: when a block is taken, an event is lost or an indebted
     /// thread ends while the drain sleeps idle
-    /// ([`Drain::prepare_idle`](crate::Drain::prepare_idle)); and each time an eighth of the pool
-    /// waits to be drained. A system call only when somebody waits for it.
+    /// ([`Drain::prepare_idle`](crate::Drain::prepare_idle)); and each time an eighth of the pool,
+    /// or 1 MiB, waits to be drained. A system call only when somebody waits for it.
     #[cfg(not(loom))]
     pub fn set_wake(&self, signal: &'static Signal) {
         self.wake
@@ -375,8 +375,8 @@ impl Slot {
             }
             lane.block.store(0, Ordering::Relaxed);
             lane.switching.store(0, Ordering::Relaxed);
-            lane.quiet.set(0);
-            lane.stuck_at.set(0);
+            lane.notes.quiet.set(0);
+            lane.notes.stuck_at.set(0);
         }
         if !ours {
             self.level.set(0);

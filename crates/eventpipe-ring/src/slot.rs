@@ -15,9 +15,10 @@
 //!   of quiescence and drain: of a cleared mask (or emptied lane) and a running section, at least
 //!   one is seen by the other.
 
+use crate::arena::OpenBlock;
 use crate::record::{LossReason, SESSIONS};
 use crate::stack::Links;
-use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64, const_unless_loom};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64, const_unless_loom, now};
 #[cfg(not(loom))]
 use crate::{ring::Ring, sync::AtomicPtr};
 
@@ -39,7 +40,7 @@ macro_rules! const_array {
 /// The thread's own, and one for what interrupts it. (Models have no signals.)
 pub(crate) const LANES: usize = if cfg!(loom) { 1 } else { 2 };
 
-/// A place to write blocks in order. One cache line.
+/// A place to write blocks in order: a cache line for the writer, and one for the drain's notes.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct Lane {
@@ -51,6 +52,8 @@ pub(crate) struct Lane {
     /// Where the next record goes, and where the block ends.
     pub(crate) position: Private32,
     pub(crate) limit: Private32,
+    /// That block's addresses.
+    pub(crate) open: OpenBlock,
     /// The tick of the last record; read by the drain to know what a section at work cannot be
     /// older than.
     pub(crate) last_tick: AtomicU64,
@@ -60,7 +63,23 @@ pub(crate) struct Lane {
     pub(crate) taken_ticks: Private64,
     /// 1 between the swap of blocks and the push of the old one.
     pub(crate) switching: AtomicU32,
-    // The drain's own notes.
+    pub(crate) notes: LaneNotes,
+}
+
+impl Lane {
+    /// The tick of the event in the making: never less than that of the one before.
+    #[inline(always)]
+    pub(crate) fn tick(&self) -> u64 {
+        let ticks = now().max(self.last_tick.load(Ordering::Relaxed));
+        self.last_tick.store(ticks, Ordering::Relaxed);
+        ticks
+    }
+}
+
+/// What the drain keeps of a lane, on a line that the writer does not touch.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct LaneNotes {
     pub(crate) seen: Private32,
     pub(crate) quiet: Private32,
     pub(crate) stuck_at: Private32,
@@ -357,14 +376,17 @@ mod table {
                     block: AtomicU32::new(0),
                     position: Private32::new(0),
                     limit: Private32::new(0),
+                    open: super::OpenBlock::none(),
                     last_tick: AtomicU64::new(0),
                     ordinal: Private64::new(0),
                     taken_ticks: Private64::new(0),
                     switching: AtomicU32::new(0),
-                    seen: Private32::new(0),
-                    quiet: Private32::new(0),
-                    stuck_at: Private32::new(0),
-                    stuck_since: Private64::new(0),
+                    notes: super::LaneNotes {
+                        seen: Private32::new(0),
+                        quiet: Private32::new(0),
+                        stuck_at: Private32::new(0),
+                        stuck_since: Private64::new(0),
+                    },
                 }
             }
             Self {
@@ -424,8 +446,8 @@ mod table {
 
         #[test]
         fn the_words_of_a_write_lie_on_few_cache_lines() {
-            assert_eq!(size_of::<super::super::Lane>(), 64);
-            assert_eq!(size_of::<Slot>(), 256);
+            assert_eq!(size_of::<super::super::Lane>(), 128);
+            assert_eq!(size_of::<Slot>(), 384);
         }
     }
 }

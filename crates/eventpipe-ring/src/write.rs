@@ -22,6 +22,10 @@ use core::sync::atomic::compiler_fence;
 /// could be had.
 const WORTH_KEEPING: u32 = 256;
 
+/// A thread that fills a block so much faster than a busy one gets a big block even when the pool is
+/// more than half full: it will not hold it for long.
+const VERY: u64 = 100;
+
 /// The drain is woken when so many threads have ended in debt.
 const MANY_DEBTS: u32 = 256;
 
@@ -44,6 +48,18 @@ impl Ring {
     ) {
         if event.is_enabled() {
             self.write_enabled(event, payload, options);
+        }
+    }
+
+    /// [`write`](Self::write) without options, for an event that was found to be wanted: what most
+    /// events are, in one piece of code at the place of the call.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn write_plain<P: Payload + ?Sized>(&'static self, event: &EventKey, payload: &P) {
+        let options = RecordOptions::default();
+        match self.own_slot() {
+            Some(slot) if slot.level.get() == 0 => self.write_at(slot, 0, event, payload, &options),
+            _ => self.write_enabled(event, payload, &options),
         }
     }
 
@@ -112,9 +128,22 @@ impl Ring {
         payload: &P,
         options: &RecordOptions<'_>,
     ) {
+        self.write_at(slot, slot.level.get(), event, payload, options);
+    }
+
+    /// The same, with the slot's level.
+    #[inline(always)]
+    fn write_at<P: Payload + ?Sized>(
+        &self,
+        slot: &Slot,
+        level: u32,
+        event: &EventKey,
+        payload: &P,
+        options: &RecordOptions<'_>,
+    ) {
         let mut wait = Wait::NONE;
         loop {
-            let section = Section::enter(slot);
+            let section = Section::enter(slot, level);
             // Partner: the heavy barrier of `quiesce` (S4).
             let sessions = event.mask.load(Ordering::Acquire);
             let done =
@@ -147,28 +176,25 @@ impl Ring {
             return true;
         }
         let shape = Shape::of(length, options);
-        let owed = slot.owed.load(Ordering::Relaxed);
-        let mut need = shape.aligned_size();
-        if owed != 0 {
-            need += layout::lost_size(owed);
-        }
+        let need = shape.aligned_size();
         let mut block = lane.block.load(Ordering::Relaxed);
-        if block == 0 || lane.limit.get() - lane.position.get() < need {
-            block = self.make_room(slot, lane, need, sessions);
+        let room = lane.limit.get().wrapping_sub(lane.position.get());
+        let mut ticks = 0;
+        if block == 0 || room < need || slot.owed.load(Ordering::Relaxed) != 0 {
+            (block, ticks) = self.prepare(slot, lane, need, sessions);
             if block == 0 {
                 return self.lose_unless_it_waits(slot, sessions);
             }
         }
-        let block = self.arena.block(block - 1);
-        let ticks = now().max(lane.last_tick.load(Ordering::Relaxed));
-        lane.last_tick.store(ticks, Ordering::Relaxed);
-        let mut at = lane.position.get();
-        if owed != 0 {
-            self.append_losses(slot, &block, at, ticks, owed);
-            at += layout::lost_size(owed);
+        // SAFETY: the lane held it (index + 1) a moment ago, and whoever takes it away since waits
+        // for our section.
+        let block = unsafe { lane.open.block(&self.arena, block - 1) };
+        if ticks == 0 {
+            ticks = lane.tick();
         }
+        let mut at = lane.position.get();
         let index = event.index.load(Ordering::Relaxed);
-        // SAFETY: the lane holds the block and we are in its section (I2); `make_room` left at
+        // SAFETY: the lane holds the block and we are in its section (I2); there are at
         // least `need` bytes after `position`, and nothing beyond `position` is committed.
         unsafe {
             block.data.write(at, shape.size(), |out| {
@@ -181,27 +207,53 @@ impl Ring {
         true
     }
 
+    /// Makes room for `need` bytes in the lane's open block or a new one, after a lost record if the
+    /// thread owes one. The block's index + 1, or 0: no room, nothing written; and the tick of the
+    /// lost record, if any. The event after it must have the same: runs are put into order by the
+    /// tick of whatever comes first in them, and what is marked sorted is the first event.
     #[cold]
     #[inline(never)]
-    fn append_losses(
-        &self,
-        slot: &Slot,
-        block: &crate::arena::Block<'_>,
-        at: u32,
-        ticks: u64,
-        owed: u64,
-    ) {
+    fn prepare(&self, slot: &Slot, lane: &Lane, need: u32, sessions: u64) -> (u32, u64) {
+        let mut block = lane.block.load(Ordering::Relaxed);
+        if block == 0 && self.arena.is_exhausted() {
+            return (0, 0);
+        }
+        let owed = slot.owed.load(Ordering::Relaxed);
+        let lost = if owed == 0 {
+            0
+        } else {
+            layout::lost_size(owed)
+        };
+        if block == 0 || lane.limit.get() - lane.position.get() < lost + need {
+            block = self.make_room(slot, lane, lost + need, sessions);
+            if block == 0 {
+                return (0, 0);
+            }
+        }
+        let mut ticks = 0;
+        if owed != 0 {
+            ticks = lane.tick();
+            self.append_losses(slot, lane, block - 1, ticks, owed);
+        }
+        (block, ticks)
+    }
+
+    fn append_losses(&self, slot: &Slot, lane: &Lane, block: u32, ticks: u64, owed: u64) {
         // First cleared, then read: what a signal handler loses in between is owed again.
         slot.owed.fetch_and(!owed, Ordering::AcqRel);
         let losses = self.slots.losses(slot.index.get());
-        // SAFETY: as in `append`: `need` included the size of this.
+        let at = lane.position.get();
+        let size = layout::lost_size(owed);
+        // SAFETY: as in `append`; `prepare` made the room.
         unsafe {
-            block.data.write(at, layout::lost_size(owed), |out| {
+            self.arena.block(block).data.write(at, size, |out| {
                 layout::encode_lost(out, ticks, owed, |session, reason| {
                     losses.total(session, reason)
                 });
             });
         }
+        // Committed with the event that follows.
+        lane.position.set(at + size);
     }
 
     /// Gives the lane a new block of at least `need` bytes; its index + 1, or 0.
@@ -212,9 +264,11 @@ impl Ring {
         let waits = self.waits(slot, sessions);
         let current = lane.block.load(Ordering::Relaxed);
         let ticks = if current == 0 { 0 } else { now() };
+        let busy_ticks = self.busy_ticks.load(Ordering::Relaxed);
+        let filled_in = ticks.wrapping_sub(lane.taken_ticks.get());
         let busy = current != 0
-            && ticks.wrapping_sub(lane.taken_ticks.get()) < self.busy_ticks.load(Ordering::Relaxed)
-            && arena.free_weight() > arena.total_weight() / 2;
+            && filled_in < busy_ticks
+            && (filled_in < busy_ticks / VERY || arena.free_weight() > arena.total_weight() / 2);
         let refused = waits && (self.room.is_held(sessions) || arena.is_nearly_empty());
         let free = (!refused).then(|| arena.take_free(need as usize, busy));
         let Some(block) = free.flatten() else {
@@ -243,6 +297,7 @@ impl Ring {
         header.ordinal.set(lane.ordinal.get());
         lane.position.set(0);
         lane.limit.set(arena.capacity(block.index));
+        lane.open.note(&block);
         lane.taken_ticks.set(if ticks == 0 { now() } else { ticks });
         self.change_block(lane, block.index + 1);
         self.wake.if_idle();
@@ -305,7 +360,7 @@ impl Ring {
     /// A section in which nothing is written but a loss is counted.
     #[cfg_attr(loom, allow(dead_code, reason = "models do not nest"))]
     pub(crate) fn lose_in(&self, slot: &Slot, event: &EventKey, reason: LossReason) {
-        let section = Section::enter(slot);
+        let section = Section::enter(slot, slot.level.get());
         let sessions = event.mask.load(Ordering::Acquire);
         if sessions != 0 {
             self.lose(slot, sessions, reason);
@@ -363,7 +418,7 @@ impl Ring {
             // stays as it is, for ever.
             return;
         }
-        let section = Section::enter(slot);
+        let section = Section::enter(slot, slot.level.get());
         if negative!("early_end") {
             slot.uid.store(0, Ordering::Release);
         }
@@ -402,9 +457,9 @@ struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
+    /// `level` is the slot's.
     #[inline(always)]
-    fn enter(slot: &'a Slot) -> Self {
-        let level = slot.level.get();
+    fn enter(slot: &'a Slot, level: u32) -> Self {
         // What interrupts us from here on uses the next lane; what interrupted us before left
         // everything as it was (S3).
         slot.level.set(level + 1);

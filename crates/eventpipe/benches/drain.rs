@@ -33,7 +33,10 @@ fn main() {
     let mut drain = ManualDrain::new().expect("the first to drain");
     let hundred = [7_u8; 98];
     let text = "x".repeat(100);
-    println!("{:<52} {:>9} {:>9}   M events/s of one core", "", "median", "best");
+    println!(
+        "{:<52} {:>9} {:>9}   M events/s of one core",
+        "", "median", "best"
+    );
     for format in [Format::V4, Format::V6] {
         for stacks in [false, true] {
             let what = |event: &str| {
@@ -41,12 +44,26 @@ fn main() {
                 format!("{event}, {THREADS} threads, {format:?}{frames}")
             };
             let hundred = move || events::bytes(black_box(&hundred));
-            case(&mut drain, &what("100 bytes"), format, stacks, Some(TARGET), &hundred);
+            case(
+                &mut drain,
+                &what("100 bytes"),
+                format,
+                stacks,
+                Some(TARGET),
+                &hundred,
+            );
             if !stacks {
                 let number = || events::number(black_box(7));
                 case(&mut drain, &what("8 bytes"), format, stacks, None, &number);
                 let text = || events::text(black_box(&text));
-                case(&mut drain, &what("text of 100 characters"), format, stacks, None, &text);
+                case(
+                    &mut drain,
+                    &what("text of 100 characters"),
+                    format,
+                    stacks,
+                    None,
+                    &text,
+                );
             }
         }
     }

@@ -11,6 +11,12 @@ pub fn current() -> Option<Guid> {
     Some(Guid(thread::note())).filter(|id| !id.is_zero())
 }
 
+/// Whether the thread has no current activity.
+#[inline(always)]
+pub(crate) fn is_none() -> bool {
+    u128::from_ne_bytes(thread::note()) == 0
+}
+
 /// A new id, random.
 pub fn create() -> Guid {
     Guid(process_info::random_guid())

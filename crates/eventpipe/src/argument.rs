@@ -276,19 +276,27 @@ pub(crate) fn utf16_units(text: &str) -> usize {
 /// Widens `text` to UTF-16 (little-endian) at the start of `out`, without terminator.
 #[inline]
 pub(crate) fn put_utf16<'o>(text: &str, out: &'o mut [u8]) -> &'o mut [u8] {
-    if !text.is_ascii() {
-        return put_utf16_mixed(text, out);
+    let size = text.len() * 2;
+    // Widened as if it were ASCII, and looked at meanwhile whether it is.
+    let is_ascii = out
+        .get_mut(..size)
+        .is_some_and(|field| widen(text.as_bytes(), field));
+    if is_ascii {
+        return out.get_mut(size..).unwrap_or_default();
     }
-    match out.split_at_mut_checked(text.len() * 2) {
-        Some((field, rest)) => {
-            let (units, _) = field.as_chunks_mut::<2>();
-            for (unit, &byte) in units.iter_mut().zip(text.as_bytes()) {
-                *unit = without_nul(u16::from(byte)).to_le_bytes();
-            }
-            rest
-        }
-        None => &mut [],
+    put_utf16_mixed(text, out)
+}
+
+/// Writes each byte as a unit; whether all of them were ASCII.
+#[inline]
+fn widen(bytes: &[u8], field: &mut [u8]) -> bool {
+    let mut seen = 0;
+    let (units, _) = field.as_chunks_mut::<2>();
+    for (unit, &byte) in units.iter_mut().zip(bytes) {
+        seen |= byte;
+        *unit = without_nul(u16::from(byte)).to_le_bytes();
     }
+    seen < 0x80
 }
 
 #[cold]

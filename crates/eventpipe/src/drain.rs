@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 use eventpipe_os::clock::{self, Clock};
 use eventpipe_os::sync::Mutex;
 use eventpipe_os::{process, thread};
-use eventpipe_ring::{Drain, LossReason, Record, Sink, ThreadInfo};
+use eventpipe_ring::{Drain, LossReason, Record, Round, Sink, ThreadInfo};
 
 use crate::consumer::Consumer;
 use crate::control::{DrainCommand, MAX_SESSIONS};
 use crate::engine::{ENGINE, EVENTS};
 use crate::environment;
+use crate::event::Event;
 use crate::exit;
 use crate::fork;
 use crate::id_map::IdMap;
@@ -99,6 +100,7 @@ fn run() {
         };
         last_session_ns = Some(clock::monotonic_ns());
         let round = drain.round(&mut sessions);
+        sessions.keep_time(&round);
         sessions.finish_due(drain, round.boundary_ticks);
         if sessions.active == 0 {
             continue;
@@ -150,6 +152,8 @@ pub(crate) struct Sessions {
     clock_since_ns: u64,
     thread: ThreadInfo,
     run: u64,
+    /// The event of the last record: most follow one of their kind.
+    event: Option<(u32, &'static Event)>,
     /// The system's ids of threads that have been told and have not ended.
     live: IdMap,
 }
@@ -167,6 +171,7 @@ impl Sessions {
                 os_thread_id: 0,
             },
             run: 0,
+            event: None,
             live: IdMap::new(),
         }
     }
@@ -210,6 +215,14 @@ impl Sessions {
         }
     }
 
+    /// Corrects the clock, where nothing that was given is younger than the boundary: as long as a thread is stuck inside an event
+    /// there is.
+    pub(crate) fn keep_time(&mut self, round: &Round) {
+        if round.all_sorted {
+            self.clock.reanchor(round.boundary_ticks);
+        }
+    }
+
     fn clock_is_young(&self) -> bool {
         clock::monotonic_ns().saturating_sub(self.clock_since_ns) < YOUNG_NS
     }
@@ -221,6 +234,7 @@ impl Sessions {
             .any(|encoder| encoder.has_pending())
     }
 
+    #[inline]
     fn encoder(&mut self, bit: u32) -> Option<&mut Consumer> {
         if self.active & 1 << bit == 0 {
             // The record was written after the session had started and before the inbox was looked into.
@@ -237,9 +251,14 @@ impl Sink for Sessions {
         self.live.get_or_insert(thread.uid, thread.os_thread_id);
     }
 
+    #[inline]
     fn record(&mut self, record: &Record<'_>, sorted: bool) {
-        let Some(event) = EVENTS.get(record.event_index) else {
-            return;
+        let event = match self.event {
+            Some((index, event)) if index == record.event_index => event,
+            _ => match EVENTS.get(record.event_index) {
+                Some(event) => self.event.insert((record.event_index, event)).1,
+                None => return,
+            },
         };
         let (run, thread) = (self.run, self.thread);
         let time_ns = self.clock.to_ns(record.ticks);
@@ -273,6 +292,5 @@ impl Sink for Sessions {
         for encoder in self.encoders.iter_mut().flatten() {
             encoder.boundary(time_ns);
         }
-        self.clock.reanchor(ticks);
     }
 }

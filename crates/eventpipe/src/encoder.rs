@@ -20,8 +20,9 @@ use crate::id_map::IdMap;
 use crate::process_info;
 use crate::session::{Buffering, SessionState};
 
-/// Bytes that are handed to the queue at once while a round goes on.
-const PIECE: usize = 128 << 10;
+/// Bytes that are handed to the queue at once while a round goes on: each block of the writer's usual size alone, because a block that
+/// finds the output empty gets there without being copied.
+pub(crate) const PIECE: usize = 64 << 10;
 
 /// A sequence point lets readers put everything before it in order, so there is one at least this often while events come.
 const POINT_INTERVAL_NS: u64 = 30_000_000;
@@ -56,6 +57,8 @@ pub(crate) struct SessionEncoder {
     newest_ns: u64,
     point_ns: u64,
     bytes_since_point: u64,
+    /// Bytes for which there was room in the queue at the last look; the sender makes room meanwhile, nobody else takes any.
+    budget: usize,
     delivered: u64,
     lost: u64,
 }
@@ -123,6 +126,7 @@ impl SessionEncoder {
             newest_ns: start,
             point_ns: start,
             bytes_since_point: 0,
+            budget: 0,
             delivered: 0,
             lost: 0,
         };
@@ -150,13 +154,7 @@ impl SessionEncoder {
         let metadata_id = record.event_index + 1 + process_info::PROCESS_INFO_METADATA;
         let frames = if self.stacks { record.frames } else { &[] };
         let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
-        let needed = self.writer.output().len() + size;
-        let room = if sequence == 1 {
-            // TraceEvent counts a thread's losses only from the first of its events that it sees (nettrace.md 7.2).
-            self.session.queue.has_room_for_a_first(needed)
-        } else {
-            self.session.queue.has_room(needed)
-        };
+        let room = size <= self.budget || self.look_for_room(size, sequence == 1);
         if !room || !self.define(metadata_id, event) {
             self.lost += 1;
             return;
@@ -196,11 +194,22 @@ impl SessionEncoder {
             self.lost += 1;
             return;
         }
+        self.budget = self.budget.saturating_sub(size);
         self.delivered += 1;
         self.newest_ns = self.newest_ns.max(time_ns);
         if self.writer.output().len() >= PIECE {
             self.hand_over();
         }
+    }
+
+    /// Whether the queue has room for so many bytes more. With it comes the budget for the events that follow.
+    #[inline(never)]
+    fn look_for_room(&mut self, size: usize, is_first: bool) -> bool {
+        let queue = &self.session.queue;
+        let encoded = self.writer.output().len();
+        self.budget = queue.room().saturating_sub(encoded);
+        // TraceEvent counts a thread's losses only from the first of its events that it sees (nettrace.md 7.2).
+        size <= self.budget || is_first && queue.has_room_for_a_first(encoded + size)
     }
 
     /// So many events of the thread were lost before they came here.
@@ -329,6 +338,7 @@ impl SessionEncoder {
         self.bytes_since_point = 0;
     }
 
+    #[inline]
     fn define(&mut self, metadata_id: u32, event: &Event) -> bool {
         self.writer.is_defined(metadata_id) || self.define_first(metadata_id, event)
     }
@@ -417,6 +427,8 @@ impl SessionEncoder {
         let output = self.writer.output();
         self.bytes_since_point += output.len() as u64;
         self.session.queue.push(output);
+        // Time for another look at what the sender has done.
+        self.budget = 0;
         if self.blocking && !self.held && self.session.queue.has_backlog() {
             self.held = true;
             RING.hold(self.bit);

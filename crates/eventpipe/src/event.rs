@@ -1,7 +1,7 @@
 //! Events: the only part of the engine that runs on the threads of the traced program.
 
 use core::fmt;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{Ordering, compiler_fence};
 
 use eventpipe_ring::{EventKey, Payload, RecordOptions};
 use nettrace::Guid;
@@ -73,6 +73,23 @@ impl Payload for Pieces<'_> {
     }
 }
 
+impl EventOptions<'_> {
+    const NONE: Self = EventOptions {
+        activity_id: None,
+        related_activity_id: None,
+        stack: None,
+        thread_id: None,
+    };
+
+    #[inline(always)]
+    fn is_empty(&self) -> bool {
+        self.activity_id.is_none()
+            && self.related_activity_id.is_none()
+            && self.stack.is_none()
+            && self.thread_id.is_none()
+    }
+}
+
 impl Event {
     /// An event of a provider, for a `static`. The provider must list it.
     pub const fn new(provider: &'static Provider, definition: Definition) -> Self {
@@ -105,7 +122,7 @@ impl Event {
             let fits = self.definition.accepts(A::KINDS);
             debug_assert!(fits, "arguments that do not fit the definition of {self:?}");
             if fits {
-                self.put(&Encoded::new(arguments), &EventOptions::default());
+                self.put(&Encoded::new(arguments), None);
             }
         }
     }
@@ -115,7 +132,7 @@ impl Event {
     #[inline]
     pub fn write_matching<A: Arguments>(&'static self, arguments: A) {
         if self.is_enabled() {
-            self.put(&Encoded::new(arguments), &EventOptions::default());
+            self.put(&Encoded::new(arguments), None);
         }
     }
 
@@ -126,7 +143,7 @@ impl Event {
             let fits = self.definition.accepts(A::KINDS);
             debug_assert!(fits, "arguments that do not fit the definition of {self:?}");
             if fits {
-                self.put(&Encoded::new(arguments), options);
+                self.put(&Encoded::new(arguments), Some(options));
             }
         }
     }
@@ -136,7 +153,7 @@ impl Event {
     #[inline]
     pub fn write_payload(&'static self, pieces: &[&[u8]], options: &EventOptions<'_>) {
         if self.is_enabled() {
-            self.put(&Pieces(pieces), options);
+            self.put(&Pieces(pieces), Some(options));
         }
     }
 
@@ -144,7 +161,7 @@ impl Event {
     #[inline]
     pub fn write_encoded<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
         if self.is_enabled() {
-            self.put(payload, options);
+            self.put(payload, Some(options));
         }
     }
 
@@ -162,9 +179,29 @@ impl Event {
         &self.key
     }
 
-    // Not inlined: then the first frame of a walk is this function's, and the second that of its caller.
+    // Not inlined: then the first frames of a walk are those of `put_with` and this function, and the next is that of its caller.
     #[inline(never)]
-    fn put<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
+    fn put<P: Payload>(&'static self, payload: &P, options: Option<&EventOptions<'_>>) {
+        let is_plain = options.is_none_or(EventOptions::is_empty)
+            && !self.wants_stack()
+            && activity::is_none();
+        if is_plain {
+            RING.write_plain(&self.key, payload);
+        } else {
+            self.put_with(payload, options.unwrap_or(&EventOptions::NONE));
+            // So that it was no tail call, which would have left its caller's frame in our place.
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+
+    #[inline(always)]
+    fn wants_stack(&self) -> bool {
+        let mask = self.key.mask.load(Ordering::Relaxed);
+        self.key.stack_mask.load(Ordering::Relaxed) & mask != 0
+    }
+
+    #[inline(never)]
+    fn put_with<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
         let current;
         let activity = match options.activity_id {
             Some(id) => Some(&id.0),
@@ -179,17 +216,33 @@ impl Event {
             frames: options.stack.unwrap_or_default(),
             event_thread: options.thread_id,
         };
-        let wants_stack = self.key.stack_mask.load(Ordering::Relaxed)
-            & self.key.mask.load(Ordering::Relaxed)
-            != 0;
-        if wants_stack && options.stack.is_none() {
-            let mut frames = [0_usize; MAX_FRAMES + 1];
-            let depth = eventpipe_sampler::walk(&mut frames);
-            let frames = frames.get(1..depth).unwrap_or_default();
-            let record = RecordOptions { frames, ..record };
-            RING.write(&self.key, payload, &record);
+        if !self.wants_stack() || options.stack.is_some() {
+            return RING.write(&self.key, payload, &record);
+        }
+        // The place for the deepest stack would cost more to clear than most stacks cost to walk.
+        let mut frames = [0_usize; FEW_FRAMES];
+        let depth = eventpipe_sampler::walk(&mut frames);
+        if depth < FEW_FRAMES {
+            let frames = frames.get(OWN_FRAMES..depth).unwrap_or_default();
+            RING.write(&self.key, payload, &RecordOptions { frames, ..record });
         } else {
-            RING.write(&self.key, payload, &record);
+            self.put_deep(payload, &record);
+            compiler_fence(Ordering::SeqCst);
         }
     }
+
+    #[inline(never)]
+    fn put_deep<P: Payload>(&'static self, payload: &P, record: &RecordOptions<'_>) {
+        const OWN: usize = OWN_FRAMES + 1;
+        let mut frames = [0_usize; MAX_FRAMES + OWN];
+        let depth = eventpipe_sampler::walk(&mut frames);
+        let frames = frames.get(OWN..depth).unwrap_or_default();
+        RING.write(&self.key, payload, &RecordOptions { frames, ..*record });
+    }
 }
+
+/// Frames of this module that a walk from `put_with` begins with.
+const OWN_FRAMES: usize = 2;
+
+/// Stacks that are not deeper are walked once.
+const FEW_FRAMES: usize = 48;

@@ -8,6 +8,7 @@ use eventpipe_ring::Drain;
 
 use crate::drain::{self, Sessions};
 use crate::engine::ENGINE;
+#[cfg(feature = "std")]
 use crate::session::Session;
 
 /// Drains when it is told to. While it exists no thread of the engine does, so a session ends only through [`stop`](Self::stop).
@@ -41,6 +42,7 @@ impl ManualDrain {
         loop {
             let round = self.drain.round(&mut self.sessions);
             records += round.records;
+            self.sessions.keep_time(&round);
             self.sessions
                 .finish_due(&mut self.drain, round.boundary_ticks);
             if round.boundary_ticks >= now {

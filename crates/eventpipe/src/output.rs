@@ -44,6 +44,9 @@ pub(crate) fn create_file(path: &str) -> Result<OwnedFd, SessionError> {
     .map_err(|errno| SessionError::File(errno.raw_os_error()))
 }
 
+/// A stream that has had nothing to send for so long has paused.
+const PAUSE_NS: u64 = 1_000_000_000;
+
 /// Starts the session's sender.
 pub(crate) fn start(session: Arc<SessionState>, output: Output) -> Result<(), SessionError> {
     thread::spawn(c"eventpipe-send", Box::new(move || run(&session, output)))?;
@@ -61,19 +64,19 @@ fn run(session: &SessionState, mut output: Output) {
         match queue.next() {
             Next::End => break !queue.is_aborted(),
             Next::Send(piece) => {
-                let written = match &mut output {
-                    Output::Socket(socket) => send(socket, &piece, queue),
-                    Output::File(file) => {
-                        write(file, &piece, session.bytes.load(Ordering::Relaxed))
-                    }
-                    Output::Callback(callback) => foreign::call(|| callback(&piece)),
-                };
+                let start = session.bytes.load(Ordering::Relaxed);
+                let written = piece.parts().into_iter().all(|part| match &mut output {
+                    _ if part.is_empty() => true,
+                    Output::Socket(socket) => send(socket, part, queue),
+                    Output::File(file) => write(file, part, start),
+                    Output::Callback(callback) => foreign::call(|| callback(part)),
+                });
                 if !written {
                     break false;
                 }
                 session
                     .bytes
-                    .fetch_add(piece.len() as u64, Ordering::Relaxed);
+                    .fetch_add(piece.length() as u64, Ordering::Relaxed);
                 queue.sent(piece);
             }
             Next::Wait => {
@@ -110,9 +113,14 @@ fn wait(queue: &Queue, socket: Option<&OwnedFd>) -> bool {
         PollFd::from_borrowed_fd(socket.map_or(wake, AsFd::as_fd), PollFlags::empty()),
     ];
     let used = if socket.is_some() { 2 } else { 1 };
-    match poll(fds.get_mut(..used).unwrap_or_default(), None) {
+    let pause = queue.has_much_to_spare().then(|| timespec(PAUSE_NS));
+    match poll(fds.get_mut(..used).unwrap_or_default(), pause.as_ref()) {
         Err(Errno::INTR) => return true,
         Err(_) => return false,
+        Ok(0) => {
+            queue.trim();
+            return true;
+        }
         Ok(_) => {}
     }
     let hung_up = used == 2
@@ -186,7 +194,8 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Writes all of a piece. A piece that does not fit on the disk is taken away again, so that the file ends with a whole block.
+/// Writes all of a part of a piece, which begins at `start` of the file. A piece that does not fit on the disk is taken away again, so that
+/// the file ends with a whole block.
 fn write(file: &OwnedFd, mut piece: &[u8], start: u64) -> bool {
     while !piece.is_empty() {
         match rustix::io::write(file, piece) {

@@ -4,21 +4,57 @@
 //! for this session alone. Pieces are whole blocks of the format, so a stream that is cut between pieces stays readable.
 
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
+use eventpipe_os::chunks::{Chunk, Chunks};
 use eventpipe_os::clock;
 use eventpipe_os::sync::Mutex;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use crate::encoder::PIECE;
 use crate::engine::ENGINE;
 
-/// So much memory is kept for the next pieces, because fresh pages cost more than the events that go there.
+/// So much of the memory of pieces that were sent is kept when the stream has paused. While it flows all of it is, because fresh pages
+/// cost more than the events that go there.
 const SPARE_BYTES: usize = 4 << 20;
+
+/// Room for a block of the writer's usual size, whole pages.
+const CHUNK_BYTES: usize = 104 << 10;
+
+/// Address space that a queue asks for at most: beyond it pieces lie in usual memory.
+const MOST_CHUNKS: usize = (64 << 30) / CHUNK_BYTES;
+
+/// Blocks on their way out: what fits a chunk, and the rest.
+#[derive(Debug)]
+pub(crate) struct Piece {
+    chunk: Option<Chunk>,
+    rest: Vec<u8>,
+}
+
+impl Piece {
+    /// The bytes, in order.
+    pub(crate) fn parts(&self) -> [&[u8]; 2] {
+        [self.chunk.as_deref().unwrap_or_default(), &self.rest]
+    }
+
+    pub(crate) fn length(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+
+    /// The memory that it takes.
+    fn cost(&self) -> usize {
+        let chunk = self.chunk.as_ref().map_or(0, Chunk::capacity);
+        chunk.saturating_add(self.rest.len())
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
+    /// Where large pieces lie, if the system has the address space.
+    chunks: Option<Arc<Chunks>>,
     limit: usize,
     /// The drain waits (`drain_waits`) until no more than this waits for the reader.
     backlog_limit: usize,
@@ -35,9 +71,7 @@ pub(crate) struct Queue {
 
 #[derive(Debug, Default)]
 struct State {
-    pieces: VecDeque<Vec<u8>>,
-    spares: Vec<Vec<u8>>,
-    spare_bytes: usize,
+    pieces: VecDeque<Piece>,
     open: bool,
     closing: bool,
     /// The sender sleeps, or is about to.
@@ -47,7 +81,7 @@ struct State {
 /// What the sender is to do next.
 #[derive(Debug)]
 pub(crate) enum Next {
-    Send(Vec<u8>),
+    Send(Piece),
     /// Nothing for now: poll [`Queue::wake_fd`].
     Wait,
     /// The stream is complete, or it was given up.
@@ -60,6 +94,9 @@ impl Queue {
         use rustix::event::{EventfdFlags, eventfd};
         Ok(Queue {
             state: Mutex::new(State::default()),
+            chunks: u32::try_from((limit / CHUNK_BYTES + 1).min(MOST_CHUNKS))
+                .ok()
+                .and_then(|count| Chunks::new(CHUNK_BYTES, count).ok()),
             limit,
             backlog_limit,
             used: AtomicUsize::new(0),
@@ -77,7 +114,15 @@ impl Queue {
             && !self.aborted.load(Ordering::Relaxed)
     }
 
-    /// The same with a tenth more, for events that are worth it.
+    /// How many bytes more than those that wait are within the limit.
+    pub(crate) fn room(&self) -> usize {
+        if self.is_aborted() {
+            return 0;
+        }
+        self.limit.saturating_sub(self.used.load(Ordering::Relaxed))
+    }
+
+    /// Whether so many are, with a tenth more, for events that are worth it.
     pub(crate) fn has_room_for_a_first(&self, bytes: usize) -> bool {
         self.has_room(bytes.saturating_sub(self.limit / 10))
     }
@@ -97,25 +142,39 @@ impl Queue {
         self.used.load(Ordering::SeqCst) <= self.backlog_limit && !self.is_aborted()
     }
 
-    /// Appends what stands in `piece` and leaves an empty buffer there.
-    pub(crate) fn push(&self, piece: &mut Vec<u8>) {
-        if piece.is_empty() {
+    /// Appends what stands in `bytes` and leaves them empty.
+    pub(crate) fn push(&self, bytes: &mut Vec<u8>) {
+        if bytes.is_empty() {
             return;
         }
-        let mut state = self.state.lock();
-        if self.aborted.load(Ordering::Relaxed) {
+        if !self.is_aborted() {
+            let piece = self.piece(bytes);
+            self.used.fetch_add(piece.cost(), Ordering::Relaxed);
+            let mut state = self.state.lock();
+            if self.is_aborted() {
+                self.used.store(0, Ordering::Relaxed);
+            } else {
+                state.pieces.push_back(piece);
+            }
+            let wake = state.open && core::mem::take(&mut state.sleeping);
             drop(state);
-            piece.clear();
-            return;
+            if wake {
+                self.wake();
+            }
         }
-        let spare = state.spares.pop().unwrap_or_default();
-        state.spare_bytes -= spare.capacity();
-        self.used.fetch_add(piece.len(), Ordering::Relaxed);
-        state.pieces.push_back(core::mem::replace(piece, spare));
-        let wake = state.open && core::mem::take(&mut state.sleeping);
-        drop(state);
-        if wake {
-            self.wake();
+        bytes.clear();
+    }
+
+    /// A copy, so that the drain always writes where it wrote before, in its cache. A few bytes do not take a chunk.
+    fn piece(&self, bytes: &[u8]) -> Piece {
+        let mut chunk = match &self.chunks {
+            Some(chunks) if bytes.len() >= PIECE => chunks.take(),
+            _ => None,
+        };
+        let filled = chunk.as_mut().map_or(0, |chunk| chunk.fill(bytes));
+        Piece {
+            chunk,
+            rest: bytes.get(filled..).unwrap_or_default().to_vec(),
         }
     }
 
@@ -123,7 +182,11 @@ impl Queue {
     pub(crate) fn open(&self, first: Vec<u8>) {
         let mut state = self.state.lock();
         if !first.is_empty() {
-            self.used.fetch_add(first.len(), Ordering::Relaxed);
+            let first = Piece {
+                chunk: None,
+                rest: first,
+            };
+            self.used.fetch_add(first.cost(), Ordering::Relaxed);
             state.pieces.push_front(first);
         }
         state.open = true;
@@ -181,23 +244,33 @@ impl Queue {
     }
 
     /// A piece has been sent.
-    pub(crate) fn sent(&self, mut piece: Vec<u8>) {
+    pub(crate) fn sent(&self, piece: Piece) {
+        let cost = piece.cost();
+        // First the chunk, then the room that it made.
+        drop(piece);
         // Saturating, because an abort in between has set the count to zero.
-        let sent = piece.len();
         let _ = self
             .used
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |used| {
-                Some(used.saturating_sub(sent))
+                Some(used.saturating_sub(cost))
             });
         if self.drain_waits.load(Ordering::SeqCst) && !self.has_backlog() {
             self.drain_waits.store(false, Ordering::Relaxed);
             ENGINE.drain.set();
         }
-        piece.clear();
-        let mut state = self.state.lock();
-        if state.spare_bytes.saturating_add(piece.capacity()) <= SPARE_BYTES {
-            state.spare_bytes += piece.capacity();
-            state.spares.push(piece);
+    }
+
+    /// Whether there is more spare memory than a pause is worth.
+    pub(crate) fn has_much_to_spare(&self) -> bool {
+        self.chunks
+            .as_ref()
+            .is_some_and(|chunks| chunks.spare() > SPARE_BYTES)
+    }
+
+    /// Gives spare memory back, in a pause.
+    pub(crate) fn trim(&self) {
+        if let Some(chunks) = &self.chunks {
+            chunks.trim(SPARE_BYTES);
         }
     }
 

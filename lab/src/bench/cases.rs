@@ -238,7 +238,7 @@ fn dropped() -> f64 {
         return f64::NAN;
     }
     let payload = [7_u8; 100];
-    let write = |_| RING.write(&KEY, black_box(&payload), &RecordOptions::default());
+    let write = |_| RING.write_plain(&KEY, black_box(&payload));
     // Ten times what it holds.
     burst(20_000, PIECE, write, || ());
     let before = RING.statistics().lost;

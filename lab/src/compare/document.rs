@@ -7,7 +7,7 @@ use super::matrix::{Case, Part};
 use super::{Comparison, Measured};
 use crate::Engine;
 use crate::statistics::Spread;
-use crate::stress::{Kind, OnOff, Outcome, ReaderMode};
+use crate::stress::{Kind, OnOff, Outcome, ReaderMode, ThreadTime};
 
 type Value = fn(&Outcome) -> Option<f64>;
 
@@ -27,6 +27,7 @@ pub(super) fn compose(comparison: &Comparison, folder: &str) -> (String, Vec<(St
             pictures.push((file.to_owned(), picture));
         }
     }
+    where_the_time_goes(&mut out, comparison);
     if loss_by_rate(&mut out, comparison) {
         _ = writeln!(out, "![Loss by rate]({folder}/loss-by-rate.svg)\n");
         pictures.push(("loss-by-rate.svg".to_owned(), loss_picture(comparison)));
@@ -54,7 +55,7 @@ fn introduction(out: &mut String, comparison: &Comparison) {
          engine (.NET 8, 10, 11, NativeAOT) and this project's engine, each traced over its diagnostics socket by this project's client and\n\
          read by this project's reader.\n\n\
          Machine: {} cores of {}{}, {} GiB, Linux {}, clock source `{}`; load average before the first run {}.\n\
-         {} rounds, engines interleaved, {} s of writing in each run. Figures are medians with (smallest–largest).\n",
+         {} rounds, engines interleaved, {} s of writing in each run (in those made once, at most 1 s). Figures are medians with (smallest–largest).\n",
         machine.cores,
         machine.processor,
         if machine.is_virtual { " (virtual)" } else { "" },
@@ -180,6 +181,56 @@ fn throughput(out: &mut String, comparison: &Comparison, stacks: OnOff) {
         }
         _ = writeln!(out);
     }
+}
+
+/// What the threads of each name took, and how much of that in the kernel, which for the sender is the socket.
+fn where_the_time_goes(out: &mut String, comparison: &Comparison) {
+    _ = writeln!(
+        out,
+        "## Where the processor's time goes\n\n\
+         CPU time of the traced process by kind of thread, in µs per event read: in the program + in the kernel; without stacks, medians.\n\
+         *Writers* are the program's own threads (events that are dropped included), *drain* and *sender* this engine's; the kernel's part of\n\
+         the sender is the copy into the socket. The C engine's writers and its streaming thread are not told apart by name in each runtime:\n\
+         *all* is the whole process.\n\n\
+         | event, writing threads | engine | writers | drain | sender | all threads: program + kernel |\n|---|---|---|---|---|---|"
+    );
+    for measured in
+        parts(comparison, Part::Throughput).filter(|measured| measured.case.stacks == OnOff::Off)
+    {
+        for engine in measured.engines() {
+            let time = |name: &str| {
+                let per_event = |pick: fn(&ThreadTime) -> f64| {
+                    let runs = measured.runs(engine).filter_map(|run| {
+                        let threads = run.thread_seconds.iter();
+                        let named = threads.filter(|thread| thread.name.starts_with(name));
+                        Some(named.map(pick).sum::<f64>() / run.read? as f64)
+                    });
+                    Spread::of(runs).map_or(0.0, |spread| spread.median * 1e6)
+                };
+                format!(
+                    "{} + {}",
+                    number(per_event(|thread| thread.user)),
+                    number(per_event(|thread| thread.system))
+                )
+            };
+            let ours = |name: &str| match engine {
+                Engine::Ours => time(name),
+                _ => "–".to_owned(),
+            };
+            _ = writeln!(
+                out,
+                "| {}, {} | {} | {} | {} | {} | {} |",
+                short(measured.case.kind),
+                measured.case.threads,
+                engine.title(),
+                ours("writer"),
+                ours("eventpipe-drain"),
+                ours("eventpipe-send"),
+                time("")
+            );
+        }
+    }
+    _ = writeln!(out);
 }
 
 fn lost_percent(run: &Outcome) -> Option<f64> {

@@ -110,6 +110,14 @@ impl Case {
         }
     }
 
+    /// The cases that are run once are many: a second of each is enough for their tables.
+    fn seconds(&self, duration: f64) -> f64 {
+        match self.part {
+            Part::Throughput => duration,
+            Part::LossByRate | Part::Suite => duration.min(1.0),
+        }
+    }
+
     fn options(&self, engine: Engine, duration: f64) -> Options {
         Options {
             threads: Some(self.threads),
@@ -171,7 +179,7 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
                 done += 1;
                 let outcome = run_once(
                     engine,
-                    &case.options(engine, arguments.duration),
+                    &case.options(engine, case.seconds(arguments.duration)),
                     case.cores,
                     lab,
                 )

@@ -9,4 +9,4 @@ mod run;
 pub use options::{Kind, OnOff, Options, Pattern, StreamFormat};
 pub use reader::{Counts, PROVIDER, ReaderMode, Reading, Sequenced, count};
 pub use report::{Summary, print_outcome, print_summary, summarize};
-pub use run::{Outcome, run_once};
+pub use run::{Outcome, ThreadTime, run_once};

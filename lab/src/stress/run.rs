@@ -1,5 +1,6 @@
 //! One run: start the program, open the session, let it go, read to the end, ask the kernel what it cost.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::Stdio;
@@ -18,7 +19,7 @@ use super::options::word;
 use super::reader::{self, PROVIDER, Pace, ReaderMode, Reading};
 use super::{OnOff, Options, Pattern, StreamFormat};
 use crate::Engine;
-use crate::process::{Running, cpu_seconds, peak_rss, spawn_pinned};
+use crate::process::{self, Running, cpu_seconds, peak_rss, spawn_pinned};
 
 /// How long a program may take to start, and to end after its work, before it is called hung. Not a measure of speed.
 const HUNG: Duration = Duration::from_secs(120);
@@ -60,6 +61,9 @@ pub struct Outcome {
     pub efficiency: Option<f64>,
     /// Processor time of the traced process from the start of the work to its end.
     pub cpu_seconds: f64,
+    /// The same by kind of thread, looked at every 50 ms while the program ran.
+    #[serde(default)]
+    pub thread_seconds: Vec<ThreadTime>,
     /// The same for each million events attempted.
     pub cpu_seconds_per_million: f64,
     /// The same for each million events read.
@@ -70,6 +74,17 @@ pub struct Outcome {
     pub frames_per_event: Option<f64>,
     /// The stream.
     pub reading: Reading,
+}
+
+/// What threads of one name took of the processors.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct ThreadTime {
+    /// The threads' name, without a number at its end.
+    pub name: String,
+    /// Seconds in the program.
+    pub user: f64,
+    /// Seconds in the kernel.
+    pub system: f64,
 }
 
 /// The program's closing line.
@@ -108,7 +123,8 @@ pub fn run_once(
     let mut input = program.0.stdin.take().context("no standard input")?;
     let mut lines = BufReader::new(program.0.stdout.take().context("no standard output")?).lines();
     let peak = Arc::new(AtomicU64::new(0));
-    let watch = Watch::start(pid, Duration::from_secs_f64(options.duration), &peak);
+    let work = Arc::new(AtomicBool::new(false));
+    let watch = Watch::start(pid, Duration::from_secs_f64(options.duration), &peak, &work);
 
     let ready = lines
         .next()
@@ -127,6 +143,8 @@ pub fn run_once(
     let released = Arc::new(AtomicBool::new(false));
     let file = trace_file(options, pid);
     let cpu_before = cpu_seconds(pid)?;
+    let threads_before = process::thread_seconds(pid);
+    work.store(true, Ordering::Relaxed);
     let start = Instant::now();
     let pace = pace(options, start, &released);
     let (mode, path) = (options.reader, file.clone());
@@ -144,7 +162,7 @@ pub fn run_once(
         drop(std::fs::remove_file(&file));
     }
     let ended = program.wait_without_reaping(HUNG);
-    watch.stop();
+    let threads_after = watch.stop();
     let cpu = cpu_seconds(pid)? - cpu_before;
     if !ended {
         bail!("the program still runs {} s after its work", HUNG.as_secs());
@@ -162,6 +180,7 @@ pub fn run_once(
         engine,
         (cores, threads),
         (start, cpu, peak.load(Ordering::Relaxed)),
+        by_name(&threads_before, threads_after),
         closing,
         reading,
     ))
@@ -171,6 +190,7 @@ fn outcome(
     engine: Engine,
     (cores, threads): (Option<usize>, usize),
     (start, cpu, peak_rss): (Instant, f64, u64),
+    thread_seconds: Vec<ThreadTime>,
     closing: Closing,
     reading: Reading,
 ) -> Outcome {
@@ -200,12 +220,38 @@ fn outcome(
         mb_per_second: reading.bytes as f64 / seconds / 1e6,
         efficiency: read.map(|read| read as f64 / attempted),
         cpu_seconds: cpu,
+        thread_seconds,
         cpu_seconds_per_million: cpu / attempted * 1e6,
         cpu_seconds_per_million_read: read.map(|read| cpu / read as f64 * 1e6),
         peak_rss,
         frames_per_event: counts.map(|counts| counts.frames as f64 / counts.delivered as f64),
         reading,
     }
+}
+
+/// What threads of each name took since `before`.
+fn by_name(before: &[(u32, String, f64, f64)], after: Threads) -> Vec<ThreadTime> {
+    let mut kinds: Vec<ThreadTime> = Vec::new();
+    for (id, (name, user, system)) in after {
+        let earlier = before.iter().find(|(earlier, ..)| *earlier == id);
+        let (user_before, system_before) =
+            earlier.map_or((0.0, 0.0), |(.., user, system)| (*user, *system));
+        let name = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
+        let index = match kinds.iter().position(|kind| kind.name == name) {
+            Some(index) => index,
+            None => {
+                kinds.push(ThreadTime {
+                    name: name.to_owned(),
+                    ..ThreadTime::default()
+                });
+                kinds.len() - 1
+            }
+        };
+        kinds[index].user += user - user_before;
+        kinds[index].system += system - system_before;
+    }
+    kinds.sort_by(|a, b| (b.user + b.system).total_cmp(&(a.user + a.system)));
+    kinds
 }
 
 fn threads(options: &Options, cores: Option<usize>) -> usize {
@@ -281,37 +327,52 @@ fn trace_file(options: &Options, pid: u32) -> std::path::PathBuf {
     folder.join(format!("lab-stress-{pid}.nettrace"))
 }
 
-/// Notes the peak memory while the process runs, and kills it when it hangs, so that its streams end.
+/// What was last seen of each thread: name, user and system time.
+type Threads = BTreeMap<u32, (String, f64, f64)>;
+
+/// Notes the peak memory and what the threads take while the process runs, and kills it when it hangs, so that its streams end.
 struct Watch {
     done: Arc<AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
+    thread: std::thread::JoinHandle<Threads>,
 }
 
 impl Watch {
-    fn start(pid: u32, work: Duration, peak: &Arc<AtomicU64>) -> Watch {
+    fn start(
+        pid: u32,
+        work: Duration,
+        peak: &Arc<AtomicU64>,
+        has_begun: &Arc<AtomicBool>,
+    ) -> Watch {
         let done = Arc::new(AtomicBool::new(false));
-        let (flag, peak) = (Arc::clone(&done), Arc::clone(peak));
+        let (flag, peak, has_begun) = (Arc::clone(&done), Arc::clone(peak), Arc::clone(has_begun));
         let limit = work + 2 * HUNG;
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
+            let mut threads = Threads::new();
             while !flag.load(Ordering::Relaxed) {
                 peak.fetch_max(peak_rss(pid), Ordering::Relaxed);
+                if has_begun.load(Ordering::Relaxed) {
+                    for (id, name, user, system) in process::thread_seconds(pid) {
+                        threads.insert(id, (name, user, system));
+                    }
+                }
                 if start.elapsed() > limit
                     && let Some(pid) = rustix::process::Pid::from_raw(pid as i32)
                 {
                     eprintln!("the program hangs and is killed");
                     // It may have ended in this moment.
                     let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-                    return;
+                    return threads;
                 }
-                std::thread::sleep(Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(50));
             }
+            threads
         });
         Watch { done, thread }
     }
 
-    fn stop(self) {
+    fn stop(self) -> Threads {
         self.done.store(true, Ordering::Relaxed);
-        drop(self.thread.join());
+        self.thread.join().unwrap_or_default()
     }
 }

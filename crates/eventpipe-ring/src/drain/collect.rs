@@ -52,8 +52,17 @@ impl Drain<'_> {
     }
 
     pub(super) fn take_full(&mut self) {
-        for index in self.ring.arena.stacks().full.take_all(&self.ring.arena) {
+        let ring = self.ring;
+        let first = ring.notes.pending.get() as usize;
+        for index in ring.arena.stacks().full.take_all(&ring.arena) {
             self.enlist(index, SEALED);
+        }
+        // Into the order in which they were filled, which for one thread is that of the list.
+        let (list, _) = self.lists();
+        // SAFETY: D1; nothing is added to the list while this reference is in use.
+        let list = unsafe { &mut *list };
+        if let Some(new) = list.get_mut(first..ring.notes.pending.get() as usize) {
+            new.reverse();
         }
     }
 
@@ -164,12 +173,12 @@ impl Drain<'_> {
         // younger than what earlier rounds gave, as they would have seen its section.
         if let Some(bound) = hidden {
             scan.in_flight = true;
-            if lane.stuck_at.get() != inflight {
-                lane.stuck_at.set(inflight);
-                lane.stuck_since.set(start);
+            if lane.notes.stuck_at.get() != inflight {
+                lane.notes.stuck_at.set(inflight);
+                lane.notes.stuck_since.set(start);
             }
-            let late =
-                start.saturating_sub(lane.stuck_since.get()) > margin.saturating_mul(STUCK_US);
+            let late = start.saturating_sub(lane.notes.stuck_since.get())
+                > margin.saturating_mul(STUCK_US);
             if late && !cfg!(loom) {
                 scan.sorted = false;
                 scan.hold = scan.hold.min(bound);
@@ -180,9 +189,10 @@ impl Drain<'_> {
                 scan.target = scan.target.min(bound.max(self.ring.notes.target.get()));
             }
         }
-        lane.quiet
-            .set(u32::from(inflight & 1 == 0 && inflight == lane.seen.get()));
-        lane.seen.set(inflight);
+        lane.notes.quiet.set(u32::from(
+            inflight & 1 == 0 && inflight == lane.notes.seen.get(),
+        ));
+        lane.notes.seen.set(inflight);
         if let Some(index) = block.checked_sub(1) {
             let header = self.ring.arena.header(index);
             if header.committed.load(Ordering::Acquire) > header.consumed.get() {
@@ -204,7 +214,7 @@ impl Drain<'_> {
         for lane in ring.slots.all().flat_map(|slot| &slot.lanes) {
             // Only a matter of taste: when writers wait for room (and in models) the blocks of busy
             // threads are taken, too.
-            let quiet = lane.quiet.get() != 0 || ring.room.is_wanted() || cfg!(loom);
+            let quiet = lane.notes.quiet.get() != 0 || ring.room.is_wanted() || cfg!(loom);
             if !quiet || lane.block.load(Ordering::Relaxed) == 0 {
                 continue;
             }

@@ -104,28 +104,16 @@ impl Drain<'_> {
         ];
         let mut told = false;
         let mut sorted = scan.sorted;
-        loop {
-            let [own, nested] = &mut lanes;
-            let mut next = own.peek(self);
-            if !nested.list.is_empty() {
-                // What interrupted the thread: merged by time.
-                let other = nested.peek(self);
-                if next
-                    .as_ref()
-                    .is_none_or(|next| other.as_ref().is_some_and(|other| other.ticks < next.ticks))
-                {
-                    next = other;
-                }
+        let mut give = |ticks: u64, bytes: &[u8]| {
+            if ticks > scan.target {
+                return false;
             }
-            let Some(next) = next.filter(|next| next.ticks <= scan.target) else {
-                break;
-            };
             if !told {
                 told = true;
                 self.tell_predecessor(slot, thread.uid, sink);
                 sink.thread(thread);
             }
-            let look = |bytes: &[u8]| match layout::decode(bytes) {
+            match layout::decode(bytes) {
                 Some(Entry::Record(record)) => {
                     sink.record(&record, sorted);
                     sorted = false;
@@ -141,15 +129,39 @@ impl Drain<'_> {
                     });
                 }
                 None => {}
+            }
+            true
+        };
+        let [own, nested] = &mut lanes;
+        loop {
+            let next = if nested.list.is_empty() {
+                // Nothing but the thread's own: as much as possible in one go, which leaves nothing that is old enough.
+                own.give_all(self, &mut give);
+                break;
+            } else {
+                // What interrupted the thread: merged by time.
+                let (first, other) = (own.peek(self), nested.peek(self));
+                match (&first, &other) {
+                    (Some(own), Some(nested)) if nested.ticks < own.ticks => other,
+                    (None, _) => other,
+                    _ => first,
+                }
             };
+            let Some(next) = next else { break };
             // SAFETY: below `committed` (I3), which `peek` loaded.
-            unsafe { next.block.data.read(next.at, next.size, look) };
+            let given = unsafe {
+                next.block
+                    .data
+                    .read(next.at, next.size, |bytes| give(next.ticks, bytes))
+            };
+            if !given {
+                break;
+            }
             next.block
                 .header
                 .consumed
                 .set(next.at + layout::aligned(next.size));
         }
-        let [own, nested] = &mut lanes;
         let left = own.free_read(self) | nested.free_read(self);
         // With the last block of a thread that has gone (D: its uid left the slot before we looked
         // at it, so every block was on the list).
@@ -306,7 +318,7 @@ impl Drain<'_> {
         let still = || {
             slot.uid.load(Ordering::Acquire) == uid
                 && slot.lanes.iter().all(|lane| {
-                    let seen = lane.seen.get();
+                    let seen = lane.notes.seen.get();
                     seen & 1 == 0 && lane.inflight.load(Ordering::Acquire) == seen
                 })
         };
@@ -464,6 +476,42 @@ impl Cursor<'_> {
         }
     }
 
+    /// Gives what the lane's blocks hold until `give` refuses; frees sealed blocks on the way.
+    #[inline(always)]
+    fn give_all(&mut self, drain: &Drain<'_>, give: &mut impl FnMut(u64, &[u8]) -> bool) {
+        while let Some(place) = self.list.get(self.at) {
+            let block = drain.ring.arena.block(*place);
+            let at = block.header.consumed.get();
+            let end = block.committed();
+            let mut refused = false;
+            if at < end {
+                let look = |bytes: &[u8]| {
+                    let mut rest = bytes;
+                    while let Some((size, ticks)) = layout::size_and_ticks(rest) {
+                        let aligned = layout::aligned(size) as usize;
+                        let Some(record) = rest.get(..size as usize) else {
+                            break;
+                        };
+                        if !give(ticks, record) {
+                            refused = true;
+                            break;
+                        }
+                        rest = rest.get(aligned..).unwrap_or_default();
+                    }
+                    bytes.len() - rest.len()
+                };
+                // SAFETY: below `committed` (I3).
+                let read = unsafe { block.data.read(at, end - at, look) };
+                block.header.consumed.set(at + read as u32);
+            }
+            let before = self.at;
+            if refused || self.peek(drain).is_none() || self.at == before {
+                // Too young, or the end of what is there, or the open block, in which more stands by now.
+                return;
+            }
+        }
+    }
+
     /// Frees the sealed blocks that have been read; whether some are left that are sealed or in
     /// limbo.
     fn free_read(&mut self, drain: &Drain<'_>) -> bool {
@@ -483,16 +531,6 @@ fn peek(block: &Block<'_>) -> Option<(u32, u32, u64)> {
         return None;
     }
     // SAFETY: below `committed` (I3): every record has at least its three words.
-    let words = unsafe {
-        block.data.read(at, 16, |bytes| {
-            let mut words = bytes
-                .chunks_exact(8)
-                .map(|word| word.try_into().map_or(0, u64::from_ne_bytes));
-            (words.next(), words.next())
-        })
-    };
-    let (Some(first), Some(ticks)) = words else {
-        return None;
-    };
-    Some((at, layout::size_in(first), ticks))
+    let (size, ticks) = unsafe { block.data.read(at, 16, layout::size_and_ticks) }?;
+    Some((at, size, ticks))
 }

@@ -205,6 +205,9 @@ fn guid(bytes: &[u8], at: &mut usize) -> Result<Guid, ErrorKind> {
 /// Room for the longest compressed header: a byte of flags, five short and three long numbers, two ids.
 const MAX_COMPRESSED: usize = 1 + 5 * 5 + 3 * 10 + 2 * 16 + 8;
 
+/// Most headers are not longer.
+const SHORT: usize = 32;
+
 /// A header under construction.
 struct Scratch {
     bytes: [u8; MAX_COMPRESSED],
@@ -310,8 +313,16 @@ pub(crate) fn encode_compressed<const V6: bool>(
     if let Some(first) = scratch.bytes.first_mut() {
         *first = flags;
     }
-    out.reserve(scratch.length.saturating_add(payload.len()));
-    out.extend_from_slice(scratch.bytes.get(..scratch.length).unwrap_or_default());
+    out.reserve(MAX_COMPRESSED.saturating_add(payload.len()));
+    match scratch.bytes.first_chunk::<SHORT>() {
+        // A copy of constant size is two moves instead of a call.
+        Some(short) if scratch.length <= SHORT => {
+            let end = out.len().saturating_add(scratch.length);
+            out.extend_from_slice(short);
+            out.truncate(end);
+        }
+        _ => out.extend_from_slice(scratch.bytes.get(..scratch.length).unwrap_or_default()),
+    }
     out.extend_from_slice(payload);
     *previous = *header;
 }

@@ -8,6 +8,10 @@ use crate::format::event::{self, BlockHeader, EventHeader};
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) content: Vec<u8>,
+    /// Where the first record begins: an event block is made with its frame and header in front, which are filled in when it is closed.
+    pub(super) records_at: usize,
+    /// Offset in the stream where the block was going to begin when it was opened.
+    pub(super) offset: u64,
     pub(super) previous: EventHeader,
     min_timestamp: i64,
     max_timestamp: i64,
@@ -17,10 +21,18 @@ impl Block {
     pub(super) fn new() -> Block {
         Block {
             content: Vec::new(),
+            records_at: 0,
+            offset: 0,
             previous: EventHeader::BLOCK_START,
             min_timestamp: i64::MAX,
             max_timestamp: i64::MIN,
         }
+    }
+
+    /// Bytes of the records.
+    #[inline]
+    pub(super) fn length(&self) -> usize {
+        self.content.len().saturating_sub(self.records_at)
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 use crate::format::container::{self, BlockKind, MAX_V6_BLOCK, ObjectHeader, TAG_END, TAG_NULL};
-use crate::format::event::EventHeader;
+use crate::format::event::{BlockHeader, EventHeader};
 use crate::format::{description, labels, metadata, sequence_point, stacks, threads};
 use crate::wire::{Cursor, put_u16, put_u32, put_utf16z};
 use crate::{FormatVersion, Guid, Label, Metadata, ThreadRow, TraceInfo};
@@ -96,6 +96,7 @@ impl TraceWriter {
     }
 
     /// The format that is written.
+    #[inline]
     pub fn format(&self) -> WriteFormat {
         if cfg!(feature = "v6") {
             self.format
@@ -200,12 +201,14 @@ impl TraceWriter {
     }
 
     /// Whether [`define_event`](Self::define_event) was called for this id.
+    #[inline]
     pub fn is_defined(&self, metadata_id: u32) -> bool {
         self.defined.contains(metadata_id)
     }
 
     /// The number of a stack, given as pointers of the trace's size, innermost frame first. The same stack has the
     /// same number until the next sequence point. An empty one is 0.
+    #[inline]
     pub fn stack(&mut self, frames: &[u8]) -> Result<u32, WriteError> {
         if frames.is_empty() {
             return Ok(0);
@@ -270,6 +273,9 @@ impl TraceWriter {
         {
             self.flush();
         }
+        if self.events.content.is_empty() {
+            self.open_events();
+        }
         let mut header = EventHeader {
             metadata_id: event.metadata_id,
             sequence_number: event.sequence_number,
@@ -300,23 +306,73 @@ impl TraceWriter {
                     0 => self.activity_labels(event.activity_id, event.related_activity_id),
                     list => list,
                 };
-                if self
-                    .events
-                    .content
-                    .len()
-                    .saturating_add(event.payload.len())
-                    > MAX_V6_EVENT
-                {
+                if self.events.length().saturating_add(event.payload.len()) > MAX_V6_EVENT {
                     self.flush();
+                    self.open_events();
                 }
                 self.events
                     .add::<true>(&header, event.payload, self.is_compressed);
             }
         }
-        if self.events.content.len() >= self.block_size {
+        if self.events.length() >= self.block_size {
             self.flush();
         }
         Ok(())
+    }
+
+    /// Begins an event block: frame and header, both still without their values, so that the block need not be moved when it is closed.
+    #[inline(never)]
+    fn open_events(&mut self) {
+        let format = self.format();
+        let block = &mut self.events;
+        block.content.clear();
+        block
+            .content
+            .reserve(self.block_size.min(BLOCK_SIZE).saturating_add(SPARE));
+        block.offset = self.offset;
+        put_frame(&mut block.content, format, BlockKind::Event, 0, self.offset);
+        block.content.extend_from_slice(&[0; BlockHeader::LENGTH]);
+        block.records_at = block.content.len();
+    }
+
+    /// Completes the event block that is open: to the output by exchange where it is the only thing to go there, else by copying.
+    fn close_events(&mut self) {
+        let header = self.events.header(self.is_compressed);
+        self.scratch.clear();
+        if self.events.offset != self.offset {
+            // Other blocks have come between, and with them perhaps another padding.
+            header.encode(&mut self.scratch);
+            let content = core::mem::take(&mut self.events.content);
+            let records = content.get(self.events.records_at..).unwrap_or_default();
+            self.put_block(BlockKind::Event, records);
+            self.events.content = content;
+            self.events.restart();
+            return;
+        }
+        let format = self.format();
+        let size = self.events.length().saturating_add(BlockHeader::LENGTH);
+        put_frame(
+            &mut self.scratch,
+            format,
+            BlockKind::Event,
+            size,
+            self.offset,
+        );
+        header.encode(&mut self.scratch);
+        let content = &mut self.events.content;
+        if let Some(place) = content.get_mut(..self.scratch.len()) {
+            place.copy_from_slice(&self.scratch);
+        }
+        if format == WriteFormat::V4 {
+            content.push(TAG_END);
+        }
+        self.offset = self.offset.wrapping_add(content.len() as u64);
+        if self.output.is_empty() {
+            core::mem::swap(&mut self.output, content);
+        } else {
+            self.output.extend_from_slice(content);
+        }
+        self.events.restart();
     }
 
     /// V6: the list of labels that says what the two ids say in V4.
@@ -405,15 +461,9 @@ impl TraceWriter {
         while self.labels.pending_bytes() > 0 {
             self.flush_list(BlockKind::LabelList);
         }
-        if !self.events.content.is_empty() {
-            self.scratch.clear();
-            self.events
-                .header(self.is_compressed)
-                .encode(&mut self.scratch);
-            let content = core::mem::take(&mut self.events.content);
-            self.put_block(BlockKind::Event, &content);
-            self.events.content = content;
-            self.events.restart();
+        // An event that was refused leaves an open block without records.
+        if self.events.length() > 0 {
+            self.close_events();
         }
         if !self.removed.is_empty() {
             self.scratch.clear();
@@ -505,18 +555,8 @@ impl TraceWriter {
         let before = self.output.len();
         let size = self.scratch.len().saturating_add(rest.len());
         self.output.reserve(size.saturating_add(64));
-        match self.format() {
-            WriteFormat::V4 => {
-                ObjectHeader::encode(&mut self.output, kind);
-                put_u32(&mut self.output, size as u32);
-                let here = self
-                    .offset
-                    .wrapping_add(self.output.len().wrapping_sub(before) as u64);
-                let padded = self.output.len().saturating_add(container::padding(here));
-                self.output.resize(padded, 0);
-            }
-            WriteFormat::V6 => container::put_v6_header(&mut self.output, kind, size),
-        }
+        let format = self.format();
+        put_frame(&mut self.output, format, kind, size, self.offset);
         self.output.extend_from_slice(&self.scratch);
         self.output.extend_from_slice(rest);
         if self.format() == WriteFormat::V4 {
@@ -527,6 +567,24 @@ impl TraceWriter {
             .wrapping_add(self.output.len().wrapping_sub(before) as u64);
     }
 }
+
+/// Writes what stands before the `size` bytes of a block that begins at `offset` of the stream.
+fn put_frame(out: &mut Vec<u8>, format: WriteFormat, kind: BlockKind, size: usize, offset: u64) {
+    match format {
+        WriteFormat::V4 => {
+            let before = out.len();
+            ObjectHeader::encode(out, kind);
+            put_u32(out, size as u32);
+            let here = offset.wrapping_add(out.len().wrapping_sub(before) as u64);
+            let padded = out.len().saturating_add(container::padding(here));
+            out.resize(padded, 0);
+        }
+        WriteFormat::V6 => container::put_v6_header(out, kind, size),
+    }
+}
+
+/// What an event block may need beside its records, and the record that is one too many.
+const SPARE: usize = 2 << 10;
 
 /// Threads in one sequence point: each takes at most fifteen bytes.
 const MAX_LISTED: usize = 1 << 20;
