@@ -9,8 +9,8 @@
 //!    nothing is told apart by a few system calls, and the stack is not looked at.
 //!
 //! Not noticed: a handler that the kernel has reset on its way in (`SA_RESETHAND`). Taken for a handler although it is none:
-//! a thread that blocks a signal that has a handler, and on whose stack an old handler's frame has not been overwritten. In
-//! doubt the answer is *yes*.
+//! a thread that blocks a signal that has a handler, and on whose stack an old handler's frame has not been overwritten, or
+//! that runs on a stack of the program's own making. In doubt the answer is *yes*.
 
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -28,9 +28,7 @@ struct Action {
 /// Whether this code runs, as far as can be told, in a signal handler (see the module). A few
 /// microseconds; allocates nothing; async-signal-safe.
 pub fn in_handler() -> bool {
-    let here = 0_usize;
-    let here = (&raw const here).addr();
-    on_alternate_stack() || handlers_that_may_run().any(|restorer| left_by_kernel(here, restorer))
+    on_alternate_stack() || handlers_that_may_run().any(left_by_kernel)
 }
 
 fn on_alternate_stack() -> bool {
@@ -87,18 +85,39 @@ fn action(signal: i32) -> Option<Action> {
     (asked == 0).then_some(action)
 }
 
-/// Whether the stack above `from` holds a frame that returns through the kernel.
+/// Whether the stack above the caller holds a frame that returns through the kernel; also if it
+/// cannot be looked at, because it is not the thread's own.
 #[cfg(target_arch = "x86_64")]
-fn left_by_kernel(from: usize, restorer: usize) -> bool {
-    let Some(bounds) = crate::thread::stack_bounds(from) else {
-        // A stack that cannot be looked at.
+fn left_by_kernel(restorer: usize) -> bool {
+    let from: usize;
+    // SAFETY: reads a register. (The address of a variable need not be on this stack: sanitizers
+    // put variables elsewhere.)
+    unsafe {
+        core::arch::asm!("mov {0}, rsp", out(reg) from, options(nomem, nostack, preserves_flags));
+    }
+    let Some(end) = crate::thread::own_stack_end(from) else {
         return true;
     };
-    // The frame begins with the address; the interrupted code's stack pointer stands in it (`ucontext`), and is above.
-    const STACK_POINTER: usize = 168;
-    (from & !7..bounds.high.saturating_sub(STACK_POINTER + 8))
+    (from & !7..end.saturating_sub(FRAME))
         .step_by(8)
-        .any(|at| word(at) == restorer && (at..=bounds.high).contains(&word(at + STACK_POINTER)))
+        .any(|at| word(at) == restorer && is_frame(at, end))
+}
+
+/// Bytes of a frame that are looked at.
+#[cfg(target_arch = "x86_64")]
+const FRAME: usize = 200;
+
+/// Whether a handler's frame begins here: the address alone may stand anywhere, in variables of
+/// this module to begin with. Behind it comes a `ucontext`: flags, a link that is always null, the
+/// signal stack, and registers, among them the interrupted code's stack pointer, which is above,
+/// and its code segment, which is that of all programs.
+#[cfg(target_arch = "x86_64")]
+fn is_frame(at: usize, end: usize) -> bool {
+    const USER_CODE: usize = 0x33;
+    word(at + 8) < 16
+        && word(at + 16) == 0
+        && (at..=end).contains(&word(at + 168))
+        && word(at + 192) & 0xFFFF == USER_CODE
 }
 
 /// A word of the stack, whoever's it is. Not an ordinary load: the compiler's own checks would have something against it.
@@ -106,7 +125,7 @@ fn left_by_kernel(from: usize, restorer: usize) -> bool {
 #[inline(always)]
 fn word(at: usize) -> usize {
     let word;
-    // SAFETY: within the mapped part of the stack, by the caller; a read changes nothing.
+    // SAFETY: between the stack pointer and the end of the thread's stack; a read changes nothing.
     unsafe {
         core::arch::asm!("mov {0}, qword ptr [{1}]", out(reg) word, in(reg) at, options(readonly, nostack, preserves_flags));
     }
@@ -115,7 +134,7 @@ fn word(at: usize) -> usize {
 
 /// The kernel's return address is not on the stack here, or nobody has looked.
 #[cfg(not(target_arch = "x86_64"))]
-fn left_by_kernel(_: usize, _: usize) -> bool {
+fn left_by_kernel(_: usize) -> bool {
     true
 }
 

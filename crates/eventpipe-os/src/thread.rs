@@ -457,6 +457,21 @@ pub fn stack_bounds(address: usize) -> Option<StackBounds> {
     }
 }
 
+/// Where the calling thread's own stack ends, if `address` lies on that: nobody unmaps what is below
+/// while the thread runs. Asked anew each time; async-signal-safe.
+#[cfg(target_arch = "x86_64")]
+pub(crate) fn own_stack_end(address: usize) -> Option<usize> {
+    let mapping = crate::process::mapping_of(address)?;
+    // SAFETY: no preconditions.
+    let descriptor = unsafe { libc::pthread_self() } as usize;
+    if descriptor > address && descriptor < mapping.high {
+        return Some(descriptor);
+    }
+    // The first thread's descriptor is elsewhere.
+    let is_first = os_thread_id() == u64::from(crate::process::pid());
+    is_first.then_some(mapping.high)
+}
+
 #[cold]
 #[inline(never)]
 fn find_stack_bounds(address: usize) -> Option<StackBounds> {

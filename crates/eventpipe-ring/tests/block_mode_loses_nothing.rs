@@ -90,6 +90,7 @@ fn a_session_beside_keeps_its_part_of_the_pool() {
     let stop = AtomicBool::new(false);
     let rounds = AtomicU64::new(0);
     let mut collector = Collector::exact();
+    let running = AtomicU64::new(3);
     let beside = thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -97,6 +98,7 @@ fn a_session_beside_keeps_its_part_of_the_pool() {
                 while !stop.load(Ordering::Relaxed) {
                     write(ring, blocking, &mut model, 200);
                 }
+                running.fetch_sub(1, Ordering::Release);
             });
         }
         // Never more than a few blocks between two rounds of the drain: they are always there, however much the others
@@ -120,7 +122,8 @@ fn a_session_beside_keeps_its_part_of_the_pool() {
             rounds.fetch_add(1, Ordering::Release);
         }
         stop.store(true, Ordering::Relaxed);
-        while ring.waiting() > 0 {
+        // Each may write once more, and wait for it.
+        while running.load(Ordering::Acquire) > 0 {
             drain.round(&mut collector);
         }
         beside.join().unwrap()
