@@ -5,8 +5,9 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 /// How long a command may take to end after SIGTERM before it is killed.
@@ -28,7 +29,7 @@ impl Launched {
     /// alone, which ends the recording in order before it ends the command.
     pub(crate) fn start(
         command: &[OsString],
-        port: &std::path::Path,
+        port: &Path,
         show_io: bool,
     ) -> Result<Launched, Failure> {
         let Some((program, arguments)) = command.split_first() else {
@@ -38,14 +39,18 @@ impl Launched {
         ports.push(",suspend,connect");
         let mut process = Command::new(program);
         process.args(arguments).env("DOTNET_DiagnosticPorts", ports);
+        let name = program.to_string_lossy();
         if !show_io {
+            let failure = |error| {
+                let text = format!("cannot start '{name}': nowhere for its output: {error}");
+                Failure::new(ExitCode::Session, text)
+            };
             process
-                .stdin(Stdio::null())
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
+                .stdin(no_input().map_err(failure)?)
+                .stdout(no_output().map_err(failure)?)
+                .stderr(no_output().map_err(failure)?);
             process.process_group(0);
         }
-        let name = program.to_string_lossy();
         let child = process.spawn().map_err(|error| {
             let cause = match error.kind() {
                 io::ErrorKind::NotFound => "no such command".to_owned(),
@@ -101,6 +106,30 @@ impl Launched {
             let _ = self.child.wait();
         }
     }
+}
+
+/// Whether there is a `/dev/null`: an empty root has none.
+fn has_null() -> bool {
+    Path::new("/dev/null").exists()
+}
+
+fn no_input() -> io::Result<Stdio> {
+    if has_null() {
+        return Ok(Stdio::null());
+    }
+    // Nobody writes there, so it is at its end.
+    io::pipe().map(|(reader, _)| reader.into())
+}
+
+fn no_output() -> io::Result<Stdio> {
+    if has_null() {
+        return Ok(Stdio::null());
+    }
+    let (mut reader, writer) = io::pipe()?;
+    thread::Builder::new()
+        .name("output".into())
+        .spawn(move || io::copy(&mut reader, &mut io::sink()))?;
+    Ok(writer.into())
 }
 
 impl Drop for Launched {
