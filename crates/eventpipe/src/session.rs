@@ -262,6 +262,13 @@ pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Sessi
     match built {
         Ok((state, consumer)) => {
             control::enable(bit, state.clone(), consumer).inspect_err(|_| state.queue.abort())?;
+            // A reader that went away before there was a session to stop: its sender found none, and nobody else would ever stop it.
+            if state.queue.is_aborted() {
+                control::disable(id, true);
+                if state.has_ended() {
+                    state.set_ended();
+                }
+            }
             Ok(Session { id, state, hold })
         }
         Err(error) => {

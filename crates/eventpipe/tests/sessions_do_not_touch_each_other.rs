@@ -7,7 +7,7 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use common::{Recording, Trace, alone, client, everything_of};
+use common::{Recording, Trace, alone, client, everything_of, socket};
 use dotnet_diagnostics::client::Fallbacks;
 use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig, SessionId};
 use eventpipe::{
@@ -110,6 +110,69 @@ fn a_client_that_does_not_read_loses_its_own_events_only() {
         "{delivered} delivered"
     );
     assert_eq!(delivered + part.total_lost(), count);
+}
+
+/// Clients come and break off at every point of what they have to say, sessions that they have just started included, while a thread writes
+/// without a pause.
+#[test]
+fn clients_that_break_off_under_load_disturb_nobody() {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use dotnet_diagnostics::codec::Request;
+
+    let _alone = alone();
+    let recording = Recording::start(&everything_of("Shared"));
+    let request = Request::CollectTracing(everything_of("Shared"))
+        .encode()
+        .expect("valid");
+    let stop = AtomicBool::new(false);
+    let attempted = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut number = 0;
+            while !stop.load(Ordering::Relaxed) {
+                shared::one(number, &[1; 100]);
+                number += 1;
+            }
+            number
+        });
+        for number in 0..600 {
+            let mut stream = UnixStream::connect(socket()).expect("the server listens");
+            let length = number % (request.len() + 1);
+            stream.write_all(&request[..length]).expect("taken");
+            if number % 50 == 0 {
+                client().process_info().expect("answered meanwhile");
+            }
+        }
+        // The last byte of the request, so that sessions start and lose their client at once.
+        for _ in 0..100 {
+            let mut stream = UnixStream::connect(socket()).expect("the server listens");
+            stream.write_all(&request).expect("taken");
+        }
+        client().process_info().expect("answered at last");
+        stop.store(true, Ordering::Relaxed);
+        writer.join().expect("no panic")
+    });
+    let trace = recording.stop();
+    let delivered = trace.of("Shared").count() as u64;
+    assert!(delivered > 0);
+    assert_eq!(delivered + trace.total_lost(), attempted);
+    // The sessions without a client end, in their own time, and free their places.
+    let places = || {
+        let request = || SessionRequest::new().provider(ProviderRequest::new("Shared"));
+        let sessions: Vec<_> = (0..64)
+            .map_while(|_| request().start_callback(|_| {}).ok())
+            .collect();
+        sessions.iter().filter(|session| session.stop()).count()
+    };
+    let begin = Instant::now();
+    while places() < 64 {
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(
+            begin.elapsed() < Duration::from_secs(60),
+            "a session that lost its client is never freed"
+        );
+    }
 }
 
 #[test]
