@@ -225,12 +225,16 @@ fn all_of_a_container_from_inside() {
         return;
     }
     let scratch = Scratch::new("inside");
-    // The private /tmp would hide the test's folder.
-    let script = "mount --bind \"$1\" /mnt && mount -t tmpfs none /tmp || exit 99; \
-        sleep 1000 | \"$0\" demo-program >/dev/null & sleep 1000 | \"$0\" demo-program >/dev/null & \
-        until [ \"$(\"$0\" ps --json | grep -c '\"container_pid\"')\" = 2 ]; do sleep 0.05; done; \
-        \"$0\" collect --all --duration 300ms -o /mnt/a.nettrace";
-    let program = tool().get_program().to_owned();
+    // The private /tmp would hide the test's folder, and the tool where that has been built below /tmp.
+    let script = "mount --bind \"$0\" /mnt && mount -t tmpfs none /tmp || exit 99; tool=/mnt/tool/eventpipe; \
+        sleep 1000 | $tool demo-program >/dev/null & first=$!; sleep 1000 | $tool demo-program >/dev/null & \
+        until [ \"$($tool ps --json | grep -c '\"container_pid\"')\" = 2 ]; do \
+          kill -0 $first $! || exit 98; sleep 0.05; done; \
+        $tool collect --all --duration 300ms -o /mnt/traces/a.nettrace";
+    let [traces, copy] = ["traces", "tool"].map(|name| scratch.file(name));
+    std::fs::create_dir(&traces).unwrap();
+    std::fs::create_dir(&copy).unwrap();
+    std::fs::copy(tool().get_program(), copy.join("eventpipe")).unwrap();
     let output = Command::new("unshare")
         .args([
             "--pid",
@@ -241,7 +245,6 @@ fn all_of_a_container_from_inside() {
             "-c",
             script,
         ])
-        .arg(program)
         .arg(scratch.path())
         .stdin(Stdio::null())
         .output()
@@ -249,10 +252,7 @@ fn all_of_a_container_from_inside() {
     let (code, _, error) = answer(&output);
     assert_eq!(code, 0, "{error}");
     assert!(error.contains("recording 2 processes"), "{error}");
-    let files: Vec<_> = std::fs::read_dir(scratch.path())
-        .unwrap()
-        .flatten()
-        .collect();
+    let files: Vec<_> = std::fs::read_dir(&traces).unwrap().flatten().collect();
     assert_eq!(files.len(), 2, "{error}");
     for file in files {
         let (code, report) = report(&file.path());
