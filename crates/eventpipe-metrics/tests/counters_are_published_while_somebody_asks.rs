@@ -55,6 +55,10 @@ impl Listening {
     /// What has come so far.
     fn rows(&self) -> Vec<Row> {
         let bytes = self.bytes.lock().expect("unpoisoned").clone();
+        if bytes.is_empty() {
+            // The thread that sends has not begun yet.
+            return Vec::new();
+        }
         let mut reader = Reader::new(Cursor::new(bytes)).expect("a trace");
         let mut rows = Vec::new();
         while let Ok(Some(event)) = reader.next_event() {
