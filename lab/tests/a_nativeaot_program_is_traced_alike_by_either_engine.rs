@@ -112,6 +112,13 @@ const VARYING: &[Varying] = &[
         Compared::Presence,
         "addresses",
     ),
+    (
+        RUNTIME,
+        &[],
+        &["(activity)"],
+        Compared::Presence,
+        "an allocation or a switch of threads falls into an activity or beside it",
+    ),
     (RUNDOWN, &[], &["ModuleID"], Compared::Presence, "addresses"),
     (
         RUNTIME,
