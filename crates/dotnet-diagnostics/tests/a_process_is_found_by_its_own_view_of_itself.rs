@@ -46,7 +46,16 @@ impl Sleeper {
         if let Some(folder) = temp_folder {
             command.env("TMPDIR", folder);
         }
-        Sleeper(command.spawn().unwrap())
+        let process = Sleeper(command.spawn().unwrap());
+        // `spawn` returns in the middle of exec, before the new program has its arguments and environment.
+        let command_line = format!("/proc/{}/cmdline", process.pid());
+        let environment = format!("/proc/{}/environ", process.pid());
+        while std::fs::read(&command_line).unwrap() != b"sleep\x001000\0"
+            || std::fs::read(&environment).unwrap().is_empty()
+        {
+            std::thread::yield_now();
+        }
+        process
     }
 
     fn pid(&self) -> u32 {
@@ -102,13 +111,7 @@ fn the_processs_own_temporary_folder_is_looked_through() {
     let (elsewhere, empty) = (Folder::new("elsewhere"), Folder::new("empty"));
     let process = Sleeper::new(Some(&elsewhere.0));
     let socket = elsewhere.socket(process.pid(), process.start_ticks());
-    // Between fork and exec the environment is still ours.
-    let found = loop {
-        match empty.discovery().find(process.pid()) {
-            Err(Error::NoSocket { .. }) => std::thread::yield_now(),
-            result => break result.unwrap(),
-        }
-    };
+    let found = empty.discovery().find(process.pid()).unwrap();
     assert_eq!(found.socket, socket);
     let nothing = Sleeper::new(None);
     let error = empty.discovery().find(nothing.pid()).unwrap_err();
