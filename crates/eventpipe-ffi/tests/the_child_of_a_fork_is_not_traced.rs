@@ -1,6 +1,7 @@
 //! Promise: after a fork the parent's sessions and socket are the parent's alone. The child writes events into nothing, starts
-//! nothing, removes nothing, and ends like any program.
+//! nothing, removes nothing, and ends like any program. (`fork` needs unsafe code, which the crate `eventpipe` has not.)
 
+#[path = "../../eventpipe/tests/common/mod.rs"]
 mod common;
 
 use common::{Recording, alone, client, everything_of, socket};

@@ -1,10 +1,13 @@
 //! Promise: attempted = delivered + lost, per thread and session, in the worst that was thought of: a small pool with a reader that
 //! stalls and comes back; sixty-four sessions that come and go under eight writers; 100,000 threads of which half only lose an event and
 //! end; events inside signal handlers and inside events. (A fork: the_child_of_a_fork_is_not_traced.rs. The end of the process:
-//! the_process_may_exit_while_it_is_traced.rs.)
+//! eventpipe/tests/the_process_may_exit_while_it_is_traced.rs.)
+//!
+//! Here and not beside the engine's other tests, because a signal handler needs unsafe code, and the crate `eventpipe` has none.
 //!
 //! This program has its own `main`: each scenario is a process of its own, with a pool of 1 MB.
 
+#[path = "../../eventpipe/tests/common/mod.rs"]
 mod common;
 
 use std::collections::BTreeMap;
