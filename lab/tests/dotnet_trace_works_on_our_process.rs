@@ -6,24 +6,13 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use common::{Folder, Program};
+use common::{Folder, NUMBERS, Program};
 use lab::process::Running;
 use lab::stress::PROVIDER;
 use peers::{Peers, stderr};
 
 fn target() -> Program {
-    let arguments = [
-        "target",
-        "--threads",
-        "2",
-        "--seconds",
-        "600",
-        "--rate",
-        "1000",
-        "--kind",
-        "sequenced",
-    ];
-    Program::start(&arguments)
+    Program::start(&NUMBERS)
 }
 
 fn output(command: &mut Command) -> (Output, String) {

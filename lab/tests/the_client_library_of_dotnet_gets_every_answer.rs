@@ -3,25 +3,14 @@
 
 mod common;
 
-use std::path::Path;
 use std::process::{Command, Stdio};
 
-use common::{Folder, Program};
+use common::{Folder, NUMBERS, Program};
+use dotnet_diagnostics::client::Endpoint;
+use lab::process::Running;
 use lab::stress::PROVIDER;
 use peers::{Peers, stderr};
 use serde_json::Value;
-
-const TARGET: [&str; 9] = [
-    "target",
-    "--threads",
-    "2",
-    "--seconds",
-    "600",
-    "--rate",
-    "1000",
-    "--kind",
-    "sequenced",
-];
 
 /// A verb with its arguments; None: it succeeds, else what the error says.
 type Case = (Vec<String>, Option<&'static str>);
@@ -133,72 +122,61 @@ fn answers(driver: &mut Command, cases: &[Case]) {
     assert!(session["bytes"].as_u64() > Some(10_000), "{session}");
 }
 
-fn opens(peers: &Peers, trace: &Path) {
-    let summary = peers.oracle_summary(trace);
+/// Asks everything of a process that is reached in this way, with a folder for what is written.
+fn through<P>(test: &str, reached: impl FnOnce(&Folder, &mut Command) -> (P, u32)) {
+    let Some(peers) = Peers::for_test(test) else {
+        return;
+    };
+    let folder = Folder::new(test);
+    let mut driver = peers.tool("driver");
+    let (program, pid) = reached(&folder, &mut driver);
+    answers(&mut driver, &cases(&folder));
+    let summary = peers.oracle_summary(&folder.file("trace.nettrace"));
     assert_eq!(summary["events_lost"], 0, "{summary}");
+    drop(program);
+    drop(std::fs::remove_file(format!("/tmp/perf-{pid}.map")));
 }
 
 #[test]
 fn over_the_default_port() {
-    let Some(peers) = Peers::for_test("over_the_default_port") else {
-        return;
-    };
-    let folder = Folder::new("driver-default");
-    let program = Program::start(&TARGET);
-    let mut driver = peers.tool("driver");
-    driver.args(["--pid", &program.pid().to_string()]);
-    answers(&mut driver, &cases(&folder));
-    opens(&peers, &folder.file("trace.nettrace"));
-    drop(std::fs::remove_file(format!(
-        "/tmp/perf-{}.map",
-        program.pid()
-    )));
+    through("over_the_default_port", |_, driver| {
+        let program = Program::start(&NUMBERS);
+        let pid = program.pid();
+        driver.args(["--pid", &pid.to_string()]);
+        (program, pid)
+    });
 }
 
 #[test]
 fn over_the_socket_by_its_path() {
-    let Some(peers) = Peers::for_test("over_the_socket_by_its_path") else {
-        return;
-    };
-    let folder = Folder::new("driver-connect");
-    let program = Program::start(&TARGET);
-    let process = dotnet_diagnostics::discovery::find(program.pid()).expect("it has a socket");
-    let dotnet_diagnostics::client::Endpoint::Socket(path) = process.endpoint() else {
-        panic!("a process is found by its socket");
-    };
-    let mut driver = peers.tool("driver");
-    driver.arg("--socket").arg(path);
-    answers(&mut driver, &cases(&folder));
-    opens(&peers, &folder.file("trace.nettrace"));
-    drop(std::fs::remove_file(format!(
-        "/tmp/perf-{}.map",
-        program.pid()
-    )));
+    through("over_the_socket_by_its_path", |_, driver| {
+        let program = Program::start(&NUMBERS);
+        let pid = program.pid();
+        let process = dotnet_diagnostics::discovery::find(pid).expect("it has a socket");
+        let Endpoint::Socket(path) = process.endpoint() else {
+            panic!("a process is found by its socket");
+        };
+        driver.arg("--socket").arg(path);
+        (program, pid)
+    });
 }
 
 /// The library listens, and our process dials; it is held at its start until the library resumes it.
 #[test]
 fn over_a_port_that_the_process_dials() {
-    let Some(peers) = Peers::for_test("over_a_port_that_the_process_dials") else {
-        return;
-    };
-    let folder = Folder::new("driver-listen");
-    let socket = folder.file("port.sock");
-    let mut target = Command::new(env!("CARGO_BIN_EXE_lab"));
-    target
-        .args(TARGET)
-        .env("DOTNET_DiagnosticPorts", &socket)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    let running = lab::process::Running(target.spawn().expect("the program starts"));
-    let mut driver = peers.tool("driver");
-    driver.arg("--listen").arg(&socket);
-    answers(&mut driver, &cases(&folder));
-    opens(&peers, &folder.file("trace.nettrace"));
-    drop(std::fs::remove_file(format!(
-        "/tmp/perf-{}.map",
-        running.pid()
-    )));
+    through("over_a_port_that_the_process_dials", |folder, driver| {
+        let socket = folder.file("port.sock");
+        let mut target = Command::new(env!("CARGO_BIN_EXE_lab"));
+        target
+            .args(NUMBERS)
+            .env("DOTNET_DiagnosticPorts", &socket)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null());
+        driver.arg("--listen").arg(&socket);
+        let running = Running(target.spawn().expect("the program starts"));
+        let pid = running.pid();
+        (running, pid)
+    });
 }
 
 #[test]
@@ -206,7 +184,7 @@ fn it_is_among_the_published_processes() {
     let Some(peers) = Peers::for_test("it_is_among_the_published_processes") else {
         return;
     };
-    let program = Program::start(&TARGET);
+    let program = Program::start(&NUMBERS);
     let output = peers
         .tool("driver")
         .arg("ps")

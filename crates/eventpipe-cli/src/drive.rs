@@ -218,15 +218,8 @@ mod tests {
 
     fn outcome() -> Outcome {
         Outcome {
-            bytes: 0,
-            complete_bytes: None,
-            format: None,
-            events: 0,
-            lost: 0,
-            lost_at_least: false,
             end: StreamEnd::Complete,
-            write_error: None,
-            pieces: None,
+            ..crate::recording::empty()
         }
     }
 

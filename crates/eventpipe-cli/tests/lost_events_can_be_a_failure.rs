@@ -4,7 +4,7 @@
 mod support;
 
 use nettrace::{
-    EventRecord, FormatVersion, Guid, Metadata, SystemTime, TraceInfo, TraceWriter, WriteFormat,
+    EventRecord, FormatVersion, Metadata, SystemTime, TraceInfo, TraceWriter, WriteFormat,
 };
 use support::fake::{Fake, dotnet10};
 use support::{Scratch, report, run};
@@ -36,14 +36,9 @@ fn stream(lost: u32) -> Vec<u8> {
             sequence_number: number,
             thread_id: 7,
             capture_thread_id: 7,
-            processor_number: 0,
-            stack_id: 0,
             timestamp,
-            activity_id: Guid::ZERO,
-            related_activity_id: Guid::ZERO,
             is_sorted: true,
-            label_list: 0,
-            payload: &[],
+            ..EventRecord::default()
         };
         writer.event(&event).unwrap();
     }

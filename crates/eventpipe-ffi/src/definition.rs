@@ -98,22 +98,10 @@ unsafe fn convert(definition: &DefinitionOfC) -> Option<Definition> {
     )
 }
 
+/// The types that a C program can describe: numbers, GUID and text.
 fn field_type(number: u32) -> Option<FieldType> {
-    Some(match number {
-        3 => FieldType::Boolean,
-        4 => FieldType::Char,
-        5 => FieldType::SByte,
-        6 => FieldType::Byte,
-        7 => FieldType::Int16,
-        8 => FieldType::UInt16,
-        9 => FieldType::Int32,
-        10 => FieldType::UInt32,
-        11 => FieldType::Int64,
-        12 => FieldType::UInt64,
-        13 => FieldType::Single,
-        14 => FieldType::Double,
-        17 => FieldType::Guid,
-        18 => FieldType::String,
-        _ => return None,
-    })
+    match number {
+        3..=14 | 17 | 18 => FieldType::of_code(number),
+        _ => None,
+    }
 }

@@ -8,8 +8,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use nettrace::rewrite::{Filter, Pieces, RewriteOptions, RewriteReport, join, rewrite};
 use nettrace::{
-    Event, EventRecord, FormatVersion, Guid, Item, Metadata, Reader, ThreadRow, TraceWriter,
-    WriteFormat,
+    Event, EventRecord, FormatVersion, Item, Metadata, Reader, ThreadRow, TraceWriter, WriteFormat,
 };
 use support::{Sample, samples};
 
@@ -409,14 +408,9 @@ fn a_piece_cut_at_a_sequence_point_has_no_point_that_goes_back() {
                 sequence_number: number,
                 thread_id: 7,
                 capture_thread_id: 7,
-                processor_number: 0,
-                stack_id: 0,
                 timestamp,
-                activity_id: Guid::ZERO,
-                related_activity_id: Guid::ZERO,
                 is_sorted: true,
-                label_list: 0,
-                payload: &[],
+                ..EventRecord::default()
             };
             writer.event(&event).unwrap();
             writer.sequence_point(timestamp + 1000, 0, [(7, number)]);

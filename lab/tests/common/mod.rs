@@ -13,6 +13,19 @@ use lab::process::Running;
 /// After so long a program hangs. Not a measure of speed.
 pub(crate) const HUNG: Duration = Duration::from_secs(120);
 
+/// Arguments of a program that writes a thousand numbered events a second in each of two threads until it is told to end.
+pub(crate) const NUMBERS: [&str; 9] = [
+    "target",
+    "--threads",
+    "2",
+    "--seconds",
+    "600",
+    "--rate",
+    "1000",
+    "--kind",
+    "sequenced",
+];
+
 /// A subcommand of `lab` that waits for a line before it starts its work.
 pub(crate) struct Program {
     pub(crate) running: Running,

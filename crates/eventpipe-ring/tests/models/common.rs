@@ -165,6 +165,22 @@ pub(crate) fn drain_all(ring: &Ring, checker: &mut Checker) {
     drain.collect_lost(1, checker);
 }
 
+/// All that came from a session is there already: what its last writer still does adds nothing.
+pub(crate) fn nothing_more<T>(
+    ring: &Ring,
+    checker: &mut Checker,
+    writer: loom::thread::JoinHandle<T>,
+) {
+    let at_the_end = checker.accounted();
+    writer.join().unwrap();
+    drain_all(ring, checker);
+    assert_eq!(
+        checker.accounted(),
+        at_the_end,
+        "an event after the end of its session"
+    );
+}
+
 /// Every block has come back.
 pub(crate) fn check_blocks(ring: &Ring) {
     let statistics = ring.statistics();

@@ -1,10 +1,28 @@
 //! A thread gets its slot while a session begins and ends: it is either seen by quiescence, or sees
 //! the cleared bit.
 
-use crate::common::{Checker, check, drain_all, drain_to_now, key, must_fail, ring, small};
+use crate::common::{
+    Checker, Shared, check, drain_all, drain_to_now, key, must_fail, nothing_more, ring, small,
+};
+use eventpipe_ring::{EventKey, Ring};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering};
 use loom::thread;
+
+/// A thread that attaches and writes; whether it knew before that the session is on.
+fn writer(
+    ring: &Shared<Ring>,
+    key: &Shared<EventKey>,
+    enabled: &Arc<AtomicU32>,
+) -> thread::JoinHandle<bool> {
+    let (ring, key, enabled) = (ring.clone(), key.clone(), enabled.clone());
+    thread::spawn(move || {
+        let promised = enabled.load(Ordering::Acquire) == 1;
+        let thread = ring.thread();
+        thread.write(&key, &small(0));
+        promised
+    })
+}
 
 #[test]
 fn a_thread_that_attaches_is_either_seen_or_sees() {
@@ -12,30 +30,14 @@ fn a_thread_that_attaches_is_either_seen_or_sees() {
         let (ring, key) = (ring(1, 1), key());
         key.mask.store(0, Ordering::Relaxed);
         let enabled = Arc::new(AtomicU32::new(0));
-        let writer = {
-            let (ring, key, enabled) = (ring.clone(), key.clone(), enabled.clone());
-            thread::spawn(move || {
-                // Who knows that the session is on ...
-                let promised = enabled.load(Ordering::Acquire) == 1;
-                let thread = ring.thread();
-                thread.write(&key, &small(0));
-                promised
-            })
-        };
+        let writer = writer(&ring, &key, &enabled);
         key.mask.store(1, Ordering::Relaxed);
         enabled.store(1, Ordering::Release);
         key.mask.store(0, Ordering::Relaxed);
         ring.quiesce();
         let mut checker = Checker::default();
         drain_to_now(&ring, &mut checker);
-        let at_the_end = checker.accounted();
-        writer.join().unwrap();
-        drain_all(&ring, &mut checker);
-        assert_eq!(
-            checker.accounted(),
-            at_the_end,
-            "an event after the end of its session"
-        );
+        nothing_more(&ring, &mut checker, writer);
     });
 }
 
@@ -45,15 +47,7 @@ fn an_event_after_the_promise_is_delivered() {
         let (ring, key) = (ring(1, 1), key());
         key.mask.store(0, Ordering::Relaxed);
         let enabled = Arc::new(AtomicU32::new(0));
-        let writer = {
-            let (ring, key, enabled) = (ring.clone(), key.clone(), enabled.clone());
-            thread::spawn(move || {
-                let promised = enabled.load(Ordering::Acquire) == 1;
-                let thread = ring.thread();
-                thread.write(&key, &small(0));
-                promised
-            })
-        };
+        let writer = writer(&ring, &key, &enabled);
         key.mask.store(1, Ordering::Relaxed);
         enabled.store(1, Ordering::Release);
         let promised = writer.join().unwrap();

@@ -11,8 +11,9 @@ pub enum WriteFormat {
     V6,
 }
 
-/// An event as it goes into a trace.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// An event as it goes into a trace. The default is one without a stack, activities, labels and payload, whose processor is
+/// number 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EventRecord<'a> {
     /// Which description it follows; defined before with [`crate::TraceWriter::define_event`].
     pub metadata_id: u32,
