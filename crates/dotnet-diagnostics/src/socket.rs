@@ -104,7 +104,10 @@ impl Timed<'_> {
     }
 }
 
-/// Connects, waiting while the server's queue is full.
+/// How old a socket file is at which nobody listens and will not: a younger one may lie between a server's `bind` and its `listen`.
+const STALE: Duration = Duration::from_secs(1);
+
+/// Connects, waiting while the server's queue is full, and while the server may only be about to listen.
 pub(crate) fn connect(path: &Path, deadline: &Deadline) -> Result<UnixStream, Error> {
     const DOING: &str = "connecting";
     let alias = Alias::of(path)?;
@@ -127,9 +130,18 @@ pub(crate) fn connect(path: &Path, deadline: &Deadline) -> Result<UnixStream, Er
                 std::thread::sleep(pause.min(left));
                 pause = pause.saturating_mul(2).min(Duration::from_millis(50));
             }
+            Err(Errno::CONNREFUSED) if is_new(path) => match deadline.left(DOING) {
+                Ok(left) => std::thread::sleep(left.min(Duration::from_millis(10))),
+                Err(_) => return Err(connect_error(path, Errno::CONNREFUSED)),
+            },
             Err(error) => return Err(connect_error(path, error)),
         }
     }
+}
+
+fn is_new(path: &Path) -> bool {
+    let made = std::fs::metadata(path).and_then(|file| file.modified());
+    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < STALE))
 }
 
 fn connect_error(path: &Path, error: Errno) -> Error {

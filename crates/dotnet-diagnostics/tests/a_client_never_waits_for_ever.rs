@@ -195,6 +195,26 @@ fn nobody_there() {
     assert!(matches!(to(&stale), Err(Error::SocketNotFound { .. })));
 }
 
+/// The socket file is there from the moment at which a server binds; it listens a moment later.
+#[test]
+fn a_server_that_is_about_to_listen_is_waited_for() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+    let path = path("about-to-listen");
+    let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    let server = std::thread::spawn(move || {
+        std::thread::sleep(SHORT / 4);
+        rustix::net::listen(&socket, 1).unwrap();
+        UnixListener::from(socket).accept().map(drop).unwrap();
+    });
+    let client = Client::new(Endpoint::Socket(path.clone()));
+    // It does not answer, but it was reached.
+    let error = client.process_info().unwrap_err();
+    assert!(!matches!(error, Error::StaleSocket { .. }), "{error}");
+    server.join().unwrap();
+    std::fs::remove_file(&path).unwrap();
+}
+
 #[test]
 fn a_path_that_is_too_long_for_a_socket_is_reached_through_its_folder() {
     let folder = path(&"long-".repeat(24));

@@ -103,8 +103,9 @@ fn wanted(from: u64, to: u64, keywords: u64) -> u64 {
     (from..to).filter(|n| keywords >> (n % 3) & 1 == 1).count() as u64
 }
 
-/// A gap in the numbers of the stream is as wide as what the program wrote in between, for each thread, everywhere; from the moment
-/// on at which the start of the session returned (events are switched on one after another).
+/// A gap in the numbers of the stream is as wide as what the program wrote in between, for each thread, everywhere; from a
+/// millisecond after the start of the session returned on (events are switched on one after another, and time stamps are exact to
+/// some microseconds).
 fn check_gaps(trace: &Trace, keywords: u64, started: i64) {
     let mut last: BTreeMap<u64, &Seen> = BTreeMap::new();
     for event in trace.of("Conservation") {
@@ -116,15 +117,16 @@ fn check_gaps(trace: &Trace, keywords: u64, started: i64) {
             "the payload is whole"
         );
         if let Some(before) = last.insert(event.thread, event)
-            && before.time > started
+            && before.time > started + 1_000_000
         {
             let before_number = number(&before.payload);
             assert!(before_number < now, "in order");
             assert_eq!(
                 u64::from(event.sequence.wrapping_sub(before.sequence)),
                 wanted(before_number + 1, now + 1, keywords),
-                "thread {}: {before_number}, then {now}",
-                event.thread
+                "thread {}: {before_number}, then {now}, {} ns after the start",
+                event.thread,
+                event.time - started
             );
         }
     }
@@ -227,11 +229,11 @@ fn sixty_four_sessions_come_and_go() {
             random % bound
         };
         let mut sessions: Vec<_> = (0..64).map(|_| None).collect();
-        while Instant::now() < end || sessions.iter().any(Option::is_some) {
+        while Instant::now() < end || ended < 64 || sessions.iter().any(Option::is_some) {
             turns.fetch_add(1, Ordering::Relaxed);
             let place = &mut sessions[next(64) as usize];
             match place.take() {
-                None if Instant::now() < end => {
+                None if Instant::now() < end || ended < 64 => {
                     let keywords = next(7) + 1;
                     let bytes: Arc<Mutex<Vec<u8>>> = Arc::default();
                     let sink = bytes.clone();
@@ -262,7 +264,7 @@ fn sixty_four_sessions_come_and_go() {
         }
     });
     println!("{ended} sessions: {delivered} events delivered, {lost} lost and counted");
-    assert!(ended >= 64 && delivered > 0, "{ended} sessions");
+    assert!(delivered > 0, "{ended} sessions");
 }
 
 fn resident() -> u64 {

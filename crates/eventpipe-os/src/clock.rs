@@ -178,17 +178,25 @@ fn first_pair() -> (u64, u64) {
 /// gives a smaller nanosecond.
 #[derive(Clone, Debug)]
 pub struct Clock {
+    /// The line begins here, and rises by `bent` nanoseconds per tick (32 binary places) ...
     base_ticks: u64,
     base_ns: u64,
-    /// Nanoseconds per tick, 32 binary places.
+    bent: u64,
+    /// ... for so many ticks, in which it comes back to the measured time. From there on it rises as measured, however long it takes
+    /// until it is bent again: bent further, it would leave the measured time on the other side, and farther each time.
+    bent_ticks: u64,
+    bent_ns: u64,
     rate: u64,
+    /// From here the rate is measured.
     last_pair: (u64, u64),
+    /// When to bend the line next. Short at first, when the rate is that of a few milliseconds.
+    interval_ns: u64,
 }
 
 const ONE: u64 = 1 << 32;
 /// How far apart two pairs must be to give a usable rate (25 ppm with pairs good to 50 ns).
 const MEASURE_NS: u64 = 2_000_000;
-/// How often the line is bent to the measured time.
+/// How often the line is bent to the measured time, in the end.
 const REANCHOR_NS: u64 = 1_000_000_000;
 
 impl Clock {
@@ -196,12 +204,7 @@ impl Clock {
     /// younger than that.
     pub fn new() -> Self {
         if source() == Source::Os {
-            return Self {
-                base_ticks: 1,
-                base_ns: 1,
-                rate: ONE,
-                last_pair: (1, 1),
-            };
+            return Self::line((1, 1), ONE, (1, 1));
         }
         let first = first_pair();
         let mut now = pair();
@@ -209,11 +212,19 @@ impl Clock {
             crate::thread::sleep_ns(MEASURE_NS);
             now = pair();
         }
+        Self::line(now, rate(first, now).unwrap_or(ONE), first)
+    }
+
+    fn line(base: (u64, u64), rate: u64, last_pair: (u64, u64)) -> Self {
         Self {
-            base_ticks: now.0,
-            base_ns: now.1,
-            rate: rate(first, now).unwrap_or(ONE),
-            last_pair: now,
+            base_ticks: base.0,
+            base_ns: base.1,
+            bent: rate,
+            bent_ticks: 0,
+            bent_ns: 0,
+            rate,
+            last_pair,
+            interval_ns: 2 * MEASURE_NS,
         }
     }
 
@@ -221,13 +232,16 @@ impl Clock {
     /// microseconds.
     #[inline]
     pub fn to_ns(&self, ticks: u64) -> u64 {
-        if ticks >= self.base_ticks {
-            self.base_ns
-                .wrapping_add(scale(ticks - self.base_ticks, self.rate))
-        } else {
-            self.base_ns
-                .saturating_sub(scale(self.base_ticks - ticks, self.rate))
+        if ticks < self.base_ticks {
+            let before = scale(self.base_ticks - ticks, self.bent);
+            return self.base_ns.saturating_sub(before);
         }
+        let ticks = ticks - self.base_ticks;
+        let after = match ticks.checked_sub(self.bent_ticks) {
+            Some(rest) => self.bent_ns.wrapping_add(scale(rest, self.rate)),
+            None => scale(ticks, self.bent),
+        };
+        self.base_ns.wrapping_add(after)
     }
 
     /// How many ticks make `ns` nanoseconds.
@@ -235,8 +249,7 @@ impl Clock {
         ((u128::from(ns) << 32) / u128::from(self.rate.max(1))) as u64
     }
 
-    /// Bends the line so that it meets the measured time a second from now; cheap, does nothing
-    /// most of the time.
+    /// Bends the line so that it meets the measured time again, within a second; cheap, does nothing most of the time.
     ///
     /// `boundary` is a tick such that every tick still to be converted is above it and none that
     /// was converted is: the line stays as it is up to there, so nothing is ever converted to an
@@ -244,7 +257,7 @@ impl Clock {
     pub fn reanchor(&mut self, boundary: u64) {
         if source() == Source::Os
             || boundary <= self.base_ticks
-            || scale(boundary - self.base_ticks, self.rate) < REANCHOR_NS
+            || scale(boundary - self.base_ticks, self.rate) < self.interval_ns
         {
             return;
         }
@@ -253,24 +266,28 @@ impl Clock {
             return;
         };
         let base_ns = self.to_ns(boundary);
-        // True time at the boundary by the measured rate, and the error to make up during the next
-        // second.
+        // True time at the boundary by the measured rate, and the error to make up.
         let truth = if now.0 >= boundary {
             now.1.saturating_sub(scale(now.0 - boundary, measured))
         } else {
             now.1.saturating_add(scale(boundary - now.0, measured))
         };
         let error = truth.wrapping_sub(base_ns) as i64;
+        self.interval_ns = (2 * self.interval_ns).min(REANCHOR_NS);
         // At most a thousandth of the rate, so that the line always rises.
         let limit = (measured / 1000) as i64;
-        let bend = ((i128::from(error) * i128::from(measured)) / i128::from(REANCHOR_NS))
+        let bend = ((i128::from(error) * i128::from(measured)) / i128::from(self.interval_ns))
             .clamp(i128::from(-limit), i128::from(limit)) as i64;
-        *self = Self {
-            base_ticks: boundary,
-            base_ns,
-            rate: measured.wrapping_add_signed(bend).max(1),
-            last_pair: now,
-        };
+        self.base_ticks = boundary;
+        self.base_ns = base_ns;
+        self.rate = measured;
+        self.bent = measured.wrapping_add_signed(bend).max(1);
+        self.bent_ticks = self.ticks_in_ns(self.interval_ns);
+        self.bent_ns = scale(self.bent_ticks, self.bent);
+        // Over a second or more, the rate is exact, and younger than the adjustments of the system's clock.
+        if now.1.saturating_sub(self.last_pair.1) >= REANCHOR_NS {
+            self.last_pair = now;
+        }
     }
 }
 
@@ -331,13 +348,31 @@ mod tests {
     }
 
     #[test]
-    fn bending_the_line_never_goes_back() {
-        let mut clock = Clock {
-            base_ticks: 1000,
-            base_ns: 5_000_000_000,
-            rate: ONE * 2,
-            last_pair: (1000, 5_000_000_000),
+    fn a_line_that_is_seldom_bent_comes_back_to_the_measured_time_and_stays_there() {
+        if source() == Source::Os {
+            return;
+        }
+        let mut clock = Clock::new();
+        clock.base_ns -= 300_000;
+        clock.interval_ns = REANCHOR_NS;
+        let now = pair();
+        let boundary = |seconds| now.0 + clock.ticks_in_ns(seconds * REANCHOR_NS);
+        let (before, after) = (boundary(4), [5, 6, 8, 12].map(boundary));
+        clock.reanchor(before);
+        // By the rate that was measured then.
+        let error = |ticks: u64| {
+            let truth = now.1 + scale(ticks - now.0, clock.rate);
+            clock.to_ns(ticks).abs_diff(truth)
         };
+        assert!(error(before) > 200_000, "until then as far away as it was");
+        for ticks in after {
+            assert!(error(ticks) < 50_000, "{} ns beside it", error(ticks));
+        }
+    }
+
+    #[test]
+    fn bending_the_line_never_goes_back() {
+        let mut clock = Clock::line((1000, 5_000_000_000), ONE * 2, (1000, 5_000_000_000));
         // A wrong rate and a wrong base: the line must still rise at every boundary.
         let now = ticks();
         let before = clock.to_ns(now);
