@@ -109,6 +109,11 @@ impl Engine {
         self != Engine::Net3
     }
 
+    /// Whether a session over the socket can ask that writers wait instead of losing events (CollectTracing6).
+    pub fn can_block(self) -> bool {
+        matches!(self, Engine::Ours | Engine::OursAot10 | Engine::Net11)
+    }
+
     /// Whether CollectTracing3 can switch stacks off. .NET 8 needs a variable in the program's environment.
     pub(crate) fn switches_stacks_by_request(self) -> bool {
         !matches!(self, Engine::Net3 | Engine::Net8)

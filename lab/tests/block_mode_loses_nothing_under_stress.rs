@@ -4,9 +4,9 @@
 use std::path::Path;
 
 use lab::Engine;
-use lab::stress::{Options, Outcome, ReaderMode, run_once};
+use lab::stress::{Full, Options, Outcome, ReaderMode, run_once};
 
-fn stress(reader: ReaderMode, block: bool) -> Outcome {
+fn stress(reader: ReaderMode, buffering: Full) -> Outcome {
     let options = Options {
         threads: Some(4),
         count: Some(50_000),
@@ -15,7 +15,7 @@ fn stress(reader: ReaderMode, block: bool) -> Outcome {
         reader,
         stall: Some(1.0),
         slow_rate: 60.0,
-        block,
+        buffering,
         ..Options::default()
     };
     run_once(
@@ -29,7 +29,7 @@ fn stress(reader: ReaderMode, block: bool) -> Outcome {
 
 #[test]
 fn a_stalled_reader_gets_every_event() {
-    let outcome = stress(ReaderMode::Stalled, true);
+    let outcome = stress(ReaderMode::Stalled, Full::Block);
     assert_eq!(
         (outcome.read, outcome.lost, outcome.unaccounted),
         (Some(outcome.attempted), Some(0), Some(0))
@@ -38,7 +38,7 @@ fn a_stalled_reader_gets_every_event() {
 
 #[test]
 fn a_slow_reader_gets_every_event() {
-    let outcome = stress(ReaderMode::Slow, true);
+    let outcome = stress(ReaderMode::Slow, Full::Block);
     assert_eq!(
         (outcome.read, outcome.lost, outcome.unaccounted),
         (Some(outcome.attempted), Some(0), Some(0))
@@ -47,7 +47,7 @@ fn a_slow_reader_gets_every_event() {
 
 #[test]
 fn without_block_mode_events_are_lost_and_counted() {
-    let outcome = stress(ReaderMode::Stalled, false);
+    let outcome = stress(ReaderMode::Stalled, Full::Drop);
     assert_eq!(outcome.unaccounted, Some(0));
     assert!(outcome.lost > Some(0), "the buffer was to be too small");
 }

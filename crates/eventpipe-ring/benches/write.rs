@@ -119,11 +119,11 @@ fn main() {
     });
     deeper(30, &mut || {
         measure("100 B and a walk of 30 frames", 90.0, 4_000, || {
-            let mut frames = [0usize; 30];
-            let count = eventpipe_sampler::walk(&mut frames);
-            assert_eq!(count, 30);
+            let mut place = [core::mem::MaybeUninit::uninit(); 30];
+            let frames = eventpipe_sampler::walk(&mut place);
+            assert_eq!(frames.len(), 30);
             let options = RecordOptions {
-                frames: &frames[..count],
+                frames,
                 ..RecordOptions::default()
             };
             RING.write(&EVENT, black_box(&hundred), &options);

@@ -33,6 +33,8 @@ const BIG_WEIGHT: u32 = 18;
 pub(crate) const WEIGHT_BYTES: u64 = 4096;
 /// 1 MiB.
 const MUCH_WEIGHT: u32 = 256;
+/// 512 KiB: as much again is being read and encoded meanwhile.
+const ENOUGH_WEIGHT: u32 = 128;
 
 /// What a block says about itself, on its own cache line.
 #[derive(Debug, Default)]
@@ -146,8 +148,17 @@ impl Arena {
     pub(crate) fn push_full(&self, index: u32) -> bool {
         let weight = self.weight_of(index);
         let before = self.stacks().full.push(self, index, weight);
-        let much = (self.total_weight() / 8).clamp(1, MUCH_WEIGHT);
+        let much = self.at_most_an_eighth(MUCH_WEIGHT);
         before < much && before + weight >= much
+    }
+
+    /// Whether as much waits to be drained as should while there is more than can be.
+    pub(crate) fn has_enough_full(&self) -> bool {
+        self.stacks().full.weight(self) >= self.at_most_an_eighth(ENOUGH_WEIGHT)
+    }
+
+    fn at_most_an_eighth(&self, weight: u32) -> u32 {
+        (self.total_weight() / 8).clamp(1, weight)
     }
 
     /// Whether there is no free block at all (it may be a moment later).

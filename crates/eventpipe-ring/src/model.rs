@@ -47,6 +47,11 @@ impl Ring {
         }
     }
 
+    /// From now on writers that can wait do so while anything is full ([`Ring::is_overloaded`]).
+    pub fn overload(&self) {
+        self.busy_ticks.store(u64::MAX, Ordering::Relaxed);
+    }
+
     /// How often writers woke the drain.
     pub fn woken(&self) -> u32 {
         self.wake.woken.load(Ordering::Acquire)

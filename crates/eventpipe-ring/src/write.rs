@@ -263,13 +263,16 @@ impl Ring {
         let arena = &self.arena;
         let waits = self.waits(slot, sessions);
         let current = lane.block.load(Ordering::Relaxed);
-        let ticks = if current == 0 { 0 } else { now() };
+        let ticks = if current == 0 && !waits { 0 } else { now() };
         let busy_ticks = self.busy_ticks.load(Ordering::Relaxed);
         let filled_in = ticks.wrapping_sub(lane.taken_ticks.get());
         let busy = current != 0
             && filled_in < busy_ticks
             && (filled_in < busy_ticks / VERY || arena.free_weight() > arena.total_weight() / 2);
-        let refused = waits && (self.room.is_held(sessions) || arena.is_nearly_empty());
+        let refused = waits
+            && (self.room.is_held(sessions)
+                || arena.is_nearly_empty()
+                || self.room.was_wanted(busy_ticks, ticks) && arena.has_enough_full());
         let free = (!refused).then(|| arena.take_free(need as usize, busy));
         let Some(block) = free.flatten() else {
             // What is left of the open block is of little use: the drain may have it, and give it

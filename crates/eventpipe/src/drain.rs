@@ -24,6 +24,9 @@ use crate::session::SessionError;
 /// Time between two rounds while events come. An event is with its reader's socket within twice this.
 const INTERVAL_NS: u64 = 30_000_000;
 
+/// What comes after a silence is a burst, often. It is not looked at while it is being written: that would make both slower.
+const GATHER_NS: u64 = 2_000_000;
+
 /// The clock's rate is known better with every look at it, so an idle drain still looks now and then, for a while.
 const YOUNG_NS: u64 = 5_000_000_000;
 const YOUNG_INTERVAL_NS: u64 = 1_500_000_000;
@@ -116,7 +119,13 @@ fn run() {
                 true => None,
                 false => Some(INTERVAL_NS),
             };
-            ENGINE.drain.wait(timeout);
+            if ENGINE.drain.wait(timeout) && timeout != Some(INTERVAL_NS) {
+                sessions.take_inbox();
+                if sessions.finishing.is_empty() {
+                    // Ends early when much waits, or a session is to stop.
+                    ENGINE.drain.wait(Some(GATHER_NS));
+                }
+            }
         }
     }
 }

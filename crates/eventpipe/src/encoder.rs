@@ -41,7 +41,8 @@ pub(crate) struct SessionEncoder {
     stacks: bool,
     /// Writers are held while too much waits for the reader.
     blocking: bool,
-    held: bool,
+    /// Until so little waits.
+    held: Option<usize>,
     /// What the rundown at the end tells of; 0 = no rundown.
     rundown: u64,
     /// Where a thread's row is, by the system's id. An id that is used again goes on counting, as readers of V4 know threads
@@ -113,7 +114,7 @@ impl SessionEncoder {
         let mut encoder = SessionEncoder {
             bit,
             blocking: session.buffering == Buffering::Block,
-            held: false,
+            held: None,
             session,
             writer: TraceWriter::new(format, info),
             stacks,
@@ -243,8 +244,10 @@ impl SessionEncoder {
             self.writer.flush();
         }
         self.hand_over();
-        if self.held && self.session.queue.has_room_or_wakes() {
-            self.held = false;
+        if let Some(mark) = self.held
+            && self.session.queue.is_down_to_or_wakes(mark)
+        {
+            self.held = None;
             RING.lift(self.bit);
         }
         self.publish_counts();
@@ -429,9 +432,11 @@ impl SessionEncoder {
         self.session.queue.push(output);
         // Time for another look at what the sender has done.
         self.budget = 0;
-        if self.blocking && !self.held && self.session.queue.has_backlog() {
-            self.held = true;
-            RING.hold(self.bit);
+        if self.blocking && self.held.is_none() {
+            self.held = self.session.queue.held_until();
+            if self.held.is_some() {
+                RING.hold(self.bit);
+            }
         }
     }
 

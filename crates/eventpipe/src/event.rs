@@ -1,6 +1,7 @@
 //! Events: the only part of the engine that runs on the threads of the traced program.
 
 use core::fmt;
+use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 
 use eventpipe_ring::{EventKey, Payload, RecordOptions};
@@ -219,30 +220,12 @@ impl Event {
         if !self.wants_stack() || options.stack.is_some() {
             return RING.write(&self.key, payload, &record);
         }
-        // The place for the deepest stack would cost more to clear than most stacks cost to walk.
-        let mut frames = [0_usize; FEW_FRAMES];
-        let depth = eventpipe_sampler::walk(&mut frames);
-        if depth < FEW_FRAMES {
-            let frames = frames.get(OWN_FRAMES..depth).unwrap_or_default();
-            RING.write(&self.key, payload, &RecordOptions { frames, ..record });
-        } else {
-            self.put_deep(payload, &record);
-            compiler_fence(Ordering::SeqCst);
-        }
-    }
-
-    #[inline(never)]
-    fn put_deep<P: Payload>(&'static self, payload: &P, record: &RecordOptions<'_>) {
-        const OWN: usize = OWN_FRAMES + 1;
-        let mut frames = [0_usize; MAX_FRAMES + OWN];
-        let depth = eventpipe_sampler::walk(&mut frames);
-        let frames = frames.get(OWN..depth).unwrap_or_default();
-        RING.write(&self.key, payload, &RecordOptions { frames, ..*record });
+        let mut place = [MaybeUninit::uninit(); OWN_FRAMES + MAX_FRAMES];
+        let frames = eventpipe_sampler::walk(&mut place);
+        let frames = frames.get(OWN_FRAMES..).unwrap_or_default();
+        RING.write(&self.key, payload, &RecordOptions { frames, ..record });
     }
 }
 
 /// Frames of this module that a walk from `put_with` begins with.
 const OWN_FRAMES: usize = 2;
-
-/// Stacks that are not deeper are walked once.
-const FEW_FRAMES: usize = 48;

@@ -20,6 +20,11 @@ use crate::engine::ENGINE;
 /// cost more than the events that go there.
 const SPARE_BYTES: usize = 4 << 20;
 
+/// In block mode: a queue of so much does not grow while there is more than its reader can take, and writers that were held go on when
+/// so much has been sent.
+const GROWN_BYTES: usize = 4 << 20;
+const RESUME_BYTES: usize = 2 << 20;
+
 /// Room for a block of the writer's usual size, whole pages.
 const CHUNK_BYTES: usize = 104 << 10;
 
@@ -61,8 +66,8 @@ pub(crate) struct Queue {
     /// Bytes that wait, the piece being sent included.
     used: AtomicUsize,
     aborted: AtomicBool,
-    /// The drain has something to say as soon as there is room.
-    drain_waits: AtomicBool,
+    /// The drain has something to say as soon as less than this waits; 0: it has not.
+    drain_waits: AtomicUsize,
     /// When [`Queue::close`] was called, on the monotonic clock; 0 = not yet.
     closed_at: AtomicU64,
     /// An eventfd that wakes the sender out of `poll`.
@@ -101,7 +106,7 @@ impl Queue {
             backlog_limit,
             used: AtomicUsize::new(0),
             aborted: AtomicBool::new(false),
-            drain_waits: AtomicBool::new(false),
+            drain_waits: AtomicUsize::new(0),
             closed_at: AtomicU64::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
@@ -134,12 +139,33 @@ impl Queue {
 
     /// Whether there is room; if not, the drain is woken when there is.
     pub(crate) fn has_room_or_wakes(&self) -> bool {
-        if !self.has_backlog() && !self.is_aborted() {
+        self.is_down_to_or_wakes(self.backlog_limit)
+    }
+
+    /// Whether no more than `mark` waits; if not, the drain is woken when it is so.
+    pub(crate) fn is_down_to_or_wakes(&self, mark: usize) -> bool {
+        if self.used.load(Ordering::Relaxed) <= mark && !self.is_aborted() {
             return true;
         }
-        self.drain_waits.store(true, Ordering::SeqCst);
+        self.drain_waits
+            .store(mark.saturating_add(1), Ordering::SeqCst);
         // Looked at again after the request was made, as the sender looks for the request after making room.
-        self.used.load(Ordering::SeqCst) <= self.backlog_limit && !self.is_aborted()
+        self.used.load(Ordering::SeqCst) <= mark && !self.is_aborted()
+    }
+
+    /// For a session in block mode: whether its writers are to be held now, and down to what the queue must be sent before they go on. That
+    /// is a good deal less than now, so that they do not sleep and wake for each piece.
+    ///
+    /// Too much waits; or more is written than can be read, and the queue would have to take fresh memory: which costs more than the
+    /// events that go there, and would only make the queue longer.
+    pub(crate) fn held_until(&self) -> Option<usize> {
+        let used = self.used.load(Ordering::Relaxed);
+        let grows = || {
+            used > GROWN_BYTES
+                && self.chunks.as_ref().is_some_and(|c| c.spare() == 0)
+                && ENGINE.ring.is_overloaded()
+        };
+        (used > self.backlog_limit || grows()).then(|| used - (used / 4).min(RESUME_BYTES))
     }
 
     /// Appends what stands in `bytes` and leaves them empty.
@@ -254,8 +280,8 @@ impl Queue {
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |used| {
                 Some(used.saturating_sub(cost))
             });
-        if self.drain_waits.load(Ordering::SeqCst) && !self.has_backlog() {
-            self.drain_waits.store(false, Ordering::Relaxed);
+        if self.used.load(Ordering::SeqCst) < self.drain_waits.load(Ordering::SeqCst) {
+            self.drain_waits.store(0, Ordering::Relaxed);
             ENGINE.drain.set();
         }
     }

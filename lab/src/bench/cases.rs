@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Barrier, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use eventpipe::{Buffering, Level, ProviderRequest, Session, SessionError, SessionRequest};
 use eventpipe_ring::{EventKey, LossReason, Record, RecordOptions, Ring, Sink, ThreadInfo};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use super::settle;
 use crate::statistics::Spread;
 
 eventpipe::provider! {
@@ -93,11 +93,13 @@ fn round(os_clock: bool, note: &mut dyn FnMut(&'static str, f64)) -> Result<()> 
     );
     note("event_100b_block_ns", one);
     note("event_100b_block_flood_ns", flood);
-    note("event_100b_8_sessions_ns", traced(8, false, PIECES, write)?);
-    note(
-        "event_100b_64_sessions_ns",
-        traced(64, false, PIECES, write)?,
-    );
+    for (name, sessions) in [
+        ("event_100b_1_session_ns", 1),
+        ("event_100b_8_sessions_ns", 8),
+        ("event_100b_64_sessions_ns", 64),
+    ] {
+        note(name, traced(sessions, false, AT_REST, write)?);
+    }
     note(
         "event_1kib_ns",
         traced(1, false, PIECES, |_| events::bytes(black_box(&kibi)))?,
@@ -146,12 +148,16 @@ fn burst(count: u64, piece: u64, write: impl Fn(u64), mut between: impl FnMut())
 
 /// Enough for a median, quick enough for many rounds.
 const PIECES: Rhythm = Rhythm::Pieces(20);
+const AT_REST: Rhythm = Rhythm::AtRest(12);
 
 /// How the events of a case follow each other.
 #[derive(Clone, Copy)]
 enum Rhythm {
     /// So many pieces, with time for the drain in between: the writer finds the blocks that it filled before, still in the cache.
     Pieces(u64),
+    /// So many pieces, each after the drain has given the one before to every session and each session's sender sleeps: what the event
+    /// costs its writer, and not what many readers on the same cores do meanwhile.
+    AtRest(u64),
     /// So many events without a pause: more than the drain takes meanwhile, so each block is one that has long left the cache.
     Flood(u64),
 }
@@ -172,11 +178,19 @@ fn in_block_mode(rhythm: Rhythm, write: impl Fn(u64)) -> Result<f64> {
 
 fn traced_by(sessions: Vec<Session>, rhythm: Rhythm, write: impl Fn(u64)) -> Result<f64> {
     const WARM_UP: u64 = 2_000;
-    burst(WARM_UP, PIECE, &write, settle);
+    let mut written = 0;
+    let mut rest = || {
+        written += PIECE;
+        match rhythm {
+            Rhythm::AtRest(_) => settle(&sessions, written),
+            Rhythm::Pieces(_) | Rhythm::Flood(_) => settle(&[], 0),
+        }
+    };
+    burst(WARM_UP, PIECE, &write, &mut rest);
     let (count, ns) = match rhythm {
-        Rhythm::Pieces(pieces) => {
+        Rhythm::Pieces(pieces) | Rhythm::AtRest(pieces) => {
             let count = pieces * PIECE;
-            (count, burst(count, PIECE, &write, settle))
+            (count, burst(count, PIECE, &write, &mut rest))
         }
         Rhythm::Flood(count) => (count, burst(count, PIECE, &write, || ())),
     };
@@ -194,8 +208,32 @@ fn traced_by(sessions: Vec<Session>, rhythm: Rhythm, write: impl Fn(u64)) -> Res
     Ok(ns)
 }
 
+/// A pause in which the engine's threads come to rest: all sessions have been given so many events.
+fn settle(sessions: &[Session], written: u64) {
+    for _ in 0..1_000 {
+        std::thread::sleep(Duration::from_millis(2));
+        let has_all = |session: &Session| {
+            let figures = session.statistics();
+            figures.delivered + figures.lost >= written
+        };
+        if sessions.iter().all(has_all) {
+            break;
+        }
+    }
+    if !sessions.is_empty() {
+        // And their senders have passed it on.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn open(stacks: bool) -> Result<Session> {
-    request(stacks).start_callback(|_| {}).map_err(not_started)
+    loop {
+        match request(stacks).start_callback(|_| {}) {
+            // Sessions of the case before: stopped, but their places are not free yet.
+            Err(SessionError::TooManySessions) => settle(&[], 0),
+            other => return other.map_err(not_started),
+        }
+    }
 }
 
 fn request(stacks: bool) -> SessionRequest {
@@ -213,8 +251,8 @@ fn not_started(error: SessionError) -> anyhow::Error {
 fn at_depth<T>(frames: usize, work: &mut dyn FnMut() -> T) -> T {
     // The event's own frames on top of this one: burst, the closure, and what the compiler keeps of the event's function.
     const ABOVE: usize = 3;
-    let mut found = [0; 256];
-    let here = eventpipe_sampler::walk(&mut found) + ABOVE;
+    let mut place = [MaybeUninit::uninit(); 256];
+    let here = eventpipe_sampler::walk(&mut place).len() + ABOVE;
     deeper(frames.saturating_sub(here), work)
 }
 
@@ -305,7 +343,7 @@ fn with_threads(threads: usize) -> Result<(f64, f64)> {
         .collect::<std::io::Result<_>>()
         .context("starting threads")?;
     barrier.wait();
-    settle();
+    settle(&[], 0);
     let start = Instant::now();
     let session = open(false)?;
     let enable = start.elapsed();

@@ -7,7 +7,6 @@ mod cases;
 mod report;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -90,12 +89,12 @@ pub fn measure(arguments: &Arguments) -> Result<Figures> {
     figures.ratio(
         "sessions_8_over_1",
         "event_100b_8_sessions_ns",
-        "event_100b_ns",
+        "event_100b_1_session_ns",
     );
     figures.ratio(
         "sessions_64_over_1",
         "event_100b_64_sessions_ns",
-        "event_100b_ns",
+        "event_100b_1_session_ns",
     );
     let other = with_os_clock(arguments.rounds)?;
     for (name, value) in other.medians {
@@ -125,9 +124,4 @@ fn with_os_clock(rounds: usize) -> Result<Figures> {
         peers::stderr(&output)
     );
     serde_json::from_slice(&output.stdout).context("reading the figures of the other clock")
-}
-
-/// A pause that lets the engine's threads come to rest.
-fn settle() {
-    std::thread::sleep(Duration::from_millis(2));
 }

@@ -7,7 +7,7 @@ use super::matrix::{Case, Part};
 use super::{Comparison, Measured};
 use crate::Engine;
 use crate::statistics::Spread;
-use crate::stress::{Kind, OnOff, Outcome, ReaderMode, ThreadTime};
+use crate::stress::{Full, Kind, OnOff, Outcome, ReaderMode, ThreadTime};
 
 type Value = fn(&Outcome) -> Option<f64>;
 
@@ -75,24 +75,40 @@ fn introduction(out: &mut String, comparison: &Comparison) {
     }
 }
 
+/// An engine and how its buffer was used: a row of a table.
+type Contender = (Engine, Full);
+
+const OURS: Contender = (Engine::Ours, Full::Drop);
+const OURS_WAITING: Contender = (Engine::Ours, Full::Block);
+
+fn title((engine, buffering): Contender) -> String {
+    match buffering {
+        Full::Drop => engine.title().to_owned(),
+        Full::Block => format!("{}, block mode", engine.title()),
+    }
+}
+
 impl Measured {
-    fn runs(&self, engine: Engine) -> impl Iterator<Item = &Outcome> {
-        self.runs.iter().filter(move |run| run.engine == engine)
+    fn runs(&self, (engine, buffering): Contender) -> impl Iterator<Item = &Outcome> {
+        self.runs
+            .iter()
+            .filter(move |run| run.engine == engine && run.buffering == buffering)
     }
 
-    fn engines(&self) -> Vec<Engine> {
-        let has = |engine: &Engine| self.runs(*engine).next().is_some();
-        Engine::ALL.into_iter().filter(has).collect()
+    fn contenders(&self) -> Vec<Contender> {
+        let has = |contender: &Contender| self.runs(*contender).next().is_some();
+        let both = |engine| [(engine, Full::Drop), (engine, Full::Block)];
+        Engine::ALL.into_iter().flat_map(both).filter(has).collect()
     }
 
-    fn spread(&self, engine: Engine, value: Value) -> Option<Spread> {
-        Spread::of(self.runs(engine).filter_map(value))
+    fn spread(&self, contender: Contender, value: Value) -> Option<Spread> {
+        Spread::of(self.runs(contender).filter_map(value))
     }
 
     /// Ours by theirs, round by round; the median.
-    fn ratio(&self, engine: Engine, value: Value) -> Option<f64> {
-        let ours = self.runs(Engine::Ours).map(value);
-        let theirs = self.runs(engine).map(value);
+    fn ratio(&self, ours: Contender, theirs: Contender, value: Value) -> Option<f64> {
+        let ours = self.runs(ours).map(value);
+        let theirs = self.runs(theirs).map(value);
         Some(
             Spread::of(
                 ours.zip(theirs)
@@ -130,15 +146,16 @@ const CPU: Value = |run| run.cpu_seconds_per_million_read;
 const NS: Value = |run| Some(run.writing_seconds * 1e9 * run.threads as f64 / run.attempted as f64);
 
 fn throughput(out: &mut String, comparison: &Comparison, stacks: OnOff) {
-    let title = match stacks {
+    let heading = match stacks {
         OnOff::On => "With stacks",
         OnOff::Off => "Without stacks",
     };
-    _ = writeln!(out, "## {title}: events that reach the reader\n");
+    _ = writeln!(out, "## {heading}: events that reach the reader\n");
     _ = writeln!(
         out,
-        "256 MB of buffer, as fast as the threads can write. *Ours ×*: events read per second, ours by theirs, and *CPU ×*: CPU time of\n\
-         the traced process per event read, theirs by ours; medians over the rounds.\n"
+        "256 MB of buffer, as fast as the threads can write. *Ours ×*: events read per second, ours by theirs; *CPU ×*: CPU time of the\n\
+         traced process per event read, theirs by ours: first ours as it drops events, then ours in block mode, where writers wait until there\n\
+         is room; medians over the rounds. The engines without a row for block mode have none for a session over the socket.\n"
     );
     for measured in
         parts(comparison, Part::Throughput).filter(|measured| measured.case.stacks == stacks)
@@ -150,20 +167,20 @@ fn throughput(out: &mut String, comparison: &Comparison, stacks: OnOff) {
             "| engine | thousand events/s read | ours × | CPU µs per event read | CPU × | MB/s | lost % | unaccounted | frames | peak MB |\n\
              |---|---|---|---|---|---|---|---|---|---|"
         );
-        for engine in measured.engines() {
-            let (times, cpu) = match engine {
-                Engine::Ours => ("1".to_owned(), "1".to_owned()),
-                _ => (
-                    measured.ratio(engine, READ).map_or("–".to_owned(), number),
-                    measured
-                        .ratio(engine, CPU)
-                        .map_or("–".to_owned(), |ratio| number(1.0 / ratio)),
-                ),
+        for engine in measured.contenders() {
+            let two = |value: Value, number_of: fn(f64) -> f64| {
+                [OURS, OURS_WAITING]
+                    .map(|ours| {
+                        let ratio = measured.ratio(ours, engine, value);
+                        ratio.map_or("–".to_owned(), |ratio| number(number_of(ratio)))
+                    })
+                    .join(" / ")
             };
+            let (times, cpu) = (two(READ, |ratio| ratio), two(CPU, |ratio| 1.0 / ratio));
             _ = writeln!(
                 out,
                 "| {} | {} | {times} | {} | {cpu} | {} | {} | {} | {} | {} |",
-                engine.title(),
+                title(engine),
                 with_range(measured.spread(engine, READ), 1e-3),
                 with_range(measured.spread(engine, CPU), 1.0),
                 median(measured.spread(engine, |run| Some(run.mb_per_second)), 1.0),
@@ -188,16 +205,24 @@ fn where_the_time_goes(out: &mut String, comparison: &Comparison) {
     _ = writeln!(
         out,
         "## Where the processor's time goes\n\n\
-         CPU time of the traced process by kind of thread, in µs per event read: in the program + in the kernel; without stacks, medians.\n\
-         *Writers* are the program's own threads (events that are dropped included), *drain* and *sender* this engine's; the kernel's part of\n\
-         the sender is the copy into the socket. The C engine's writers and its streaming thread are not told apart by name in each runtime:\n\
-         *all* is the whole process.\n\n\
-         | event, writing threads | engine | writers | drain | sender | all threads: program + kernel |\n|---|---|---|---|---|---|"
+         CPU time by kind of thread, in µs per event read: in the program + in the kernel; without stacks, medians. *Writers* are the\n\
+         program's own threads (events that are dropped included), *drain* and *sender* this engine's; the kernel's part of the sender is the\n\
+         copy into the socket, and that of the *reader* (ours, the same for all, in a process of its own) the copy out of it. The C engine's\n\
+         writers and its streaming thread are not told apart by name in each runtime: *all* is the whole traced process. *Cores* says how many\n\
+         of the machine's {} program and reader kept busy together, up to the last byte: where it is nearly all, the processors are the wall, and\n\
+         what all columns add up to is what an event costs; what no engine can leave out of it are the socket's two copies and the reader.\n\n\
+         | event, writing threads | engine | writers | drain | sender | all threads | reader | cores |\n|---|---|---|---|---|---|---|---|",
+        comparison.machine.cores
     );
     for measured in
         parts(comparison, Part::Throughput).filter(|measured| measured.case.stacks == OnOff::Off)
     {
-        for engine in measured.engines() {
+        for engine in measured.contenders() {
+            let reader = |pick: fn(&ThreadTime) -> f64| {
+                let per_event = |run: &Outcome| Some(pick(&run.reader) / run.read? as f64);
+                Spread::of(measured.runs(engine).filter_map(per_event))
+                    .map_or(0.0, |spread| spread.median * 1e6)
+            };
             let time = |name: &str| {
                 let per_event = |pick: fn(&ThreadTime) -> f64| {
                     let runs = measured.runs(engine).filter_map(|run| {
@@ -213,20 +238,23 @@ fn where_the_time_goes(out: &mut String, comparison: &Comparison) {
                     number(per_event(|thread| thread.system))
                 )
             };
-            let ours = |name: &str| match engine {
+            let ours = |name: &str| match engine.0 {
                 Engine::Ours => time(name),
                 _ => "–".to_owned(),
             };
             _ = writeln!(
                 out,
-                "| {}, {} | {} | {} | {} | {} | {} |",
+                "| {}, {} | {} | {} | {} | {} | {} | {} + {} | {} |",
                 short(measured.case.kind),
                 measured.case.threads,
-                engine.title(),
+                title(engine),
                 ours("writer"),
                 ours("eventpipe-drain"),
                 ours("eventpipe-send"),
-                time("")
+                time(""),
+                number(reader(|thread| thread.user)),
+                number(reader(|thread| thread.system)),
+                median(measured.spread(engine, |run| run.busy_cores), 1.0),
             );
         }
     }
@@ -257,7 +285,7 @@ fn throughput_picture(comparison: &Comparison, stacks: OnOff) -> Option<String> 
     let cases: Vec<&Measured> = parts(comparison, Part::Throughput)
         .filter(|measured| measured.case.stacks == stacks)
         .collect();
-    let engines = cases.first()?.engines();
+    let engines = cases.first()?.contenders();
     Some(chart::bars(&Chart {
         title: match stacks {
             OnOff::On => "Events that reach the reader, with stacks (logarithmic)",
@@ -272,7 +300,7 @@ fn throughput_picture(comparison: &Comparison, stacks: OnOff) -> Option<String> 
         series: engines
             .into_iter()
             .map(|engine| Series {
-                name: engine.title().to_owned(),
+                name: title(engine),
                 values: cases
                     .iter()
                     .map(|measured| Some(measured.spread(engine, READ)?.median / 1e3))
@@ -312,13 +340,13 @@ fn loss_by_rate(out: &mut String, comparison: &Comparison) -> bool {
          Text of 100 characters, 2 threads, 16 MB of buffer, without stacks (.NET Core 3.1: with them, it has no switch), one run each. Lost\n\
          events in %, and in brackets the thousand events a second that were attempted when that is under 95 % of what was asked.\n"
     );
-    let engines = first.engines();
+    let engines = first.contenders();
     _ = writeln!(
         out,
         "| asked, events/s | {} |\n|---|{}",
         engines
             .iter()
-            .map(|engine| engine.title())
+            .map(|engine| title(*engine))
             .collect::<Vec<_>>()
             .join(" | "),
         "---|".repeat(engines.len())
@@ -347,7 +375,7 @@ fn loss_picture(comparison: &Comparison) -> String {
     let cases: Vec<&Measured> = parts(comparison, Part::LossByRate).collect();
     let engines = cases
         .first()
-        .map(|measured| measured.engines())
+        .map(|measured| measured.contenders())
         .unwrap_or_default();
     chart::lines(&Chart {
         title: "Events lost by rate (2 threads, 16 MB of buffer)",
@@ -357,7 +385,7 @@ fn loss_picture(comparison: &Comparison) -> String {
         series: engines
             .into_iter()
             .map(|engine| Series {
-                name: engine.title().to_owned(),
+                name: title(engine),
                 values: cases
                     .iter()
                     .map(|measured| Some(measured.spread(engine, lost_percent)?.median))
@@ -371,7 +399,7 @@ fn loss_picture(comparison: &Comparison) -> String {
 fn suite(out: &mut String, comparison: &Comparison) {
     let cases: Vec<&Measured> = parts(comparison, Part::Suite).collect();
     let Some(first) = cases.first() else { return };
-    let engines = first.engines();
+    let engines = first.contenders();
     _ = writeln!(
         out,
         "## The runtime team's own suite\n\n\
@@ -383,7 +411,7 @@ fn suite(out: &mut String, comparison: &Comparison) {
         "| characters | cores | reader | {} |\n|---|---|---|{}",
         engines
             .iter()
-            .map(|engine| engine.title())
+            .map(|engine| title(*engine))
             .collect::<Vec<_>>()
             .join(" | "),
         "---|".repeat(engines.len())
@@ -453,7 +481,7 @@ fn nanoseconds_picture(comparison: &Comparison) -> String {
                 name: engine.title().to_owned(),
                 values: cases
                     .iter()
-                    .map(|measured| Some(measured.spread(engine, NS)?.median))
+                    .map(|measured| Some(measured.spread((engine, Full::Drop), NS)?.median))
                     .collect(),
             })
             .filter(|series| series.values.iter().any(Option::is_some))
@@ -485,6 +513,8 @@ fn method(out: &mut String, comparison: &Comparison) {
            event by measurement with an engine that only counts).\n\
          * 256 MB (16 MB) bound the same thing differently: .NET's buffers lie between writers and the streaming thread; here they are the\n\
            session's output queue, with the writers' pool (64 MB for all sessions) in front of it.\n\
+         * In block mode a writer that finds no room waits, and nothing is lost; .NET 11 has it too, older engines do not have it for a session over\n\
+           the socket. A program is then as fast as its reader.\n\
          * An engine that loses most of its events spends no time on encoding and sending them; so CPU time is given per event *read*.",
         comparison.rounds, comparison.duration
     );

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
 use super::{Arguments, Comparison, Measured};
-use crate::stress::{Kind, OnOff, Options, ReaderMode, run_once};
+use crate::stress::{Full, Kind, OnOff, Options, ReaderMode, run_once};
 use crate::{Engine, bench, size};
 
 /// A row of the document's tables.
@@ -110,6 +110,18 @@ impl Case {
         }
     }
 
+    /// The engines of the case among those that were found, and how their buffers are used. Block mode in the main tables only.
+    pub(super) fn contenders(&self, engines: &[Engine]) -> Vec<(Engine, Full)> {
+        let mut contenders = Vec::new();
+        for &engine in engines.iter().filter(|engine| self.suits(**engine)) {
+            contenders.push((engine, Full::Drop));
+            if self.part == Part::Throughput && engine.can_block() {
+                contenders.push((engine, Full::Block));
+            }
+        }
+        contenders
+    }
+
     /// The cases that are run once are many: a second of each is enough for their tables.
     fn seconds(&self, duration: f64) -> f64 {
         match self.part {
@@ -118,7 +130,7 @@ impl Case {
         }
     }
 
-    fn options(&self, engine: Engine, duration: f64) -> Options {
+    fn options(&self, engine: Engine, buffering: Full, duration: f64) -> Options {
         Options {
             threads: Some(self.threads),
             duration,
@@ -126,6 +138,7 @@ impl Case {
             kind: self.kind,
             rate: self.rate,
             buffer_mb: self.buffer_mb,
+            buffering,
             reader: self.reader,
             stacks: if engine.can_omit_stacks() {
                 self.stacks
@@ -160,7 +173,7 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
     }
     let total: usize = work
         .iter()
-        .map(|(case, rounds)| rounds * engines.iter().filter(|engine| case.suits(**engine)).count())
+        .map(|(case, rounds)| rounds * case.contenders(&engines).len())
         .sum();
     let mut cases: Vec<Measured> = work
         .iter()
@@ -175,18 +188,19 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
             if round >= *rounds {
                 continue;
             }
-            for &engine in engines.iter().filter(|engine| case.suits(**engine)) {
+            for (engine, buffering) in case.contenders(&engines) {
                 done += 1;
                 let outcome = run_once(
                     engine,
-                    &case.options(engine, case.seconds(arguments.duration)),
+                    &case.options(engine, buffering, case.seconds(arguments.duration)),
                     case.cores,
                     lab,
                 )
                 .with_context(|| format!("{} in {case:?}", engine.title()))?;
                 eprintln!(
-                    "[{done}/{total}] {:<10} {:?} {} bytes, {} threads, stacks {:?}, {:?}: {:.0} k events/s read, {:.1} % lost",
+                    "[{done}/{total}] {:<10} {:?} {:?} {} bytes, {} threads, stacks {:?}, {:?}: {:.0} k events/s read, {:.1} % lost",
                     engine,
+                    buffering,
                     case.kind,
                     case.event_size,
                     case.threads,

@@ -6,7 +6,7 @@ mod reader;
 mod report;
 mod run;
 
-pub use options::{Kind, OnOff, Options, Pattern, StreamFormat};
+pub use options::{Full, Kind, OnOff, Options, Pattern, StreamFormat};
 pub use reader::{Counts, PROVIDER, ReaderMode, Reading, Sequenced, count};
 pub use report::{Summary, print_outcome, print_summary, summarize};
 pub use run::{Outcome, ThreadTime, run_once};

@@ -52,9 +52,9 @@ pub struct Options {
     /// Stacks with the events.
     #[arg(long, value_enum, default_value_t = OnOff::On)]
     pub stacks: OnOff,
-    /// Block writers instead of dropping events when the buffer is full (.NET 11 and this project).
-    #[arg(long)]
-    pub block: bool,
+    /// What becomes of events when the buffer is full: dropped, or their writers wait (.NET 11 and this project).
+    #[arg(long, value_enum, default_value_t = Full::Drop)]
+    pub buffering: Full,
     /// Where the file of --reader file is written [default: the folder for temporary files].
     #[arg(long, value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
@@ -81,7 +81,7 @@ impl Default for Options {
             format: StreamFormat::Nettrace,
             rundown: false,
             stacks: OnOff::On,
-            block: false,
+            buffering: Full::Drop,
             folder: None,
             keep: None,
         }
@@ -124,6 +124,19 @@ pub enum StreamFormat {
     Netperf,
     /// Version 4 and later.
     Nettrace,
+}
+
+/// What happens when the buffer is full.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Full {
+    /// Events are lost.
+    #[default]
+    Drop,
+    /// Writers wait.
+    Block,
 }
 
 /// A switch.

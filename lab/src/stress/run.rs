@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::options::word;
 use super::reader::{self, PROVIDER, Pace, ReaderMode, Reading};
-use super::{OnOff, Options, Pattern, StreamFormat};
+use super::{Full, OnOff, Options, Pattern, StreamFormat};
 use crate::Engine;
 use crate::process::{self, Running, cpu_seconds, peak_rss, spawn_pinned};
 
@@ -31,6 +31,9 @@ const EARLY_ANSWER: Duration = Duration::from_millis(500);
 pub struct Outcome {
     /// Whose engine.
     pub engine: Engine,
+    /// What became of events for which there was no room.
+    #[serde(default)]
+    pub buffering: Full,
     /// What the program calls its runtime.
     pub runtime: String,
     /// Cores that it was pinned to.
@@ -64,6 +67,12 @@ pub struct Outcome {
     /// The same by kind of thread, looked at every 50 ms while the program ran.
     #[serde(default)]
     pub thread_seconds: Vec<ThreadTime>,
+    /// What our reader took of the processors meanwhile, by the kernel's account.
+    #[serde(default)]
+    pub reader: ThreadTime,
+    /// Cores that program and reader kept busy, on average from the start of the work to the last byte.
+    #[serde(default)]
+    pub busy_cores: Option<f64>,
     /// The same for each million events attempted.
     pub cpu_seconds_per_million: f64,
     /// The same for each million events read.
@@ -150,12 +159,15 @@ pub fn run_once(
     let (mode, path) = (options.reader, file.clone());
     let reading = std::thread::Builder::new()
         .name("reader".into())
-        .spawn(move || reader::read(session, mode, pace, &path))
+        .spawn(move || {
+            let reading = reader::read(session, mode, pace, &path);
+            (reading, own_time())
+        })
         .context("starting the reader")?;
     input.write_all(b"go\n").context("letting the program go")?;
     let closing = lines.next();
     released.store(true, Ordering::Relaxed);
-    let reading = reading
+    let (reading, reader) = reading
         .join()
         .map_err(|_| anyhow::anyhow!("the reader panicked"))?;
     if options.keep.is_none() {
@@ -178,9 +190,10 @@ pub fn run_once(
     let reading = reading?;
     Ok(outcome(
         engine,
-        (cores, threads),
+        (options.buffering, cores, threads),
         (start, cpu, peak.load(Ordering::Relaxed)),
         by_name(&threads_before, threads_after),
+        reader,
         closing,
         reading,
     ))
@@ -188,9 +201,10 @@ pub fn run_once(
 
 fn outcome(
     engine: Engine,
-    (cores, threads): (Option<usize>, usize),
+    (buffering, cores, threads): (Full, Option<usize>, usize),
     (start, cpu, peak_rss): (Instant, f64, u64),
     thread_seconds: Vec<ThreadTime>,
+    reader: ThreadTime,
     closing: Closing,
     reading: Reading,
 ) -> Outcome {
@@ -203,6 +217,7 @@ fn outcome(
     let attempted = closing.attempted as f64;
     Outcome {
         engine,
+        buffering,
         runtime: closing.runtime,
         cores,
         threads,
@@ -221,12 +236,24 @@ fn outcome(
         efficiency: read.map(|read| read as f64 / attempted),
         cpu_seconds: cpu,
         thread_seconds,
+        busy_cores: Some((cpu + reader.user + reader.system) / seconds),
+        reader,
         cpu_seconds_per_million: cpu / attempted * 1e6,
         cpu_seconds_per_million_read: read.map(|read| cpu / read as f64 * 1e6),
         peak_rss,
         frames_per_event: counts.map(|counts| counts.frames as f64 / counts.delivered as f64),
         reading,
     }
+}
+
+/// What the calling thread took so far.
+fn own_time() -> ThreadTime {
+    let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+    process::thread_seconds(std::process::id())
+        .into_iter()
+        .find(|(id, ..)| *id == own)
+        .map(|(_, name, user, system)| ThreadTime { name, user, system })
+        .unwrap_or_default()
 }
 
 /// What threads of each name took since `before`.
@@ -297,7 +324,7 @@ fn request(engine: Engine, options: &Options) -> CollectTracing {
         0
     };
     request.stack_walk = options.stacks == OnOff::On || !engine.switches_stacks_by_request();
-    if options.block {
+    if options.buffering == Full::Block {
         request.buffering_mode = BufferingMode::Block;
     }
     request

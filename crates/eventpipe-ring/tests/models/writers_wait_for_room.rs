@@ -61,6 +61,26 @@ fn until_the_output_has_room() {
     });
 }
 
+/// There is a free block. But writers are ahead of the drain, and it is to take what is full first.
+#[test]
+fn until_the_drain_takes_what_is_full() {
+    check(3, || {
+        let (ring, key) = (ring(2, 2), key());
+        let thread = ring.thread();
+        thread.write(&key, &large(0));
+        thread.end();
+        ring.set_blocking(0, true);
+        ring.overload();
+        let writer = writer(&ring, &key);
+        let mut checker = Checker::default();
+        ring.drain().unwrap().round(&mut checker);
+        writer.join().unwrap();
+        assert_eq!(ring.waiting(), 0);
+        drain_all(&ring, &mut checker);
+        assert_eq!((checker.accounted(), checker.lost()), (2, 0));
+    });
+}
+
 #[test]
 fn until_the_session_ends() {
     check(3, || {
@@ -90,6 +110,7 @@ fn not_when_room_is_made_without_a_fence() {
 fn not_when_the_generation_is_read_after_the_attempt() {
     for test in [
         "until_the_drain_frees_a_block",
+        "until_the_drain_takes_what_is_full",
         "until_the_output_has_room",
         "until_the_session_ends",
     ] {
