@@ -82,7 +82,7 @@ fn attempt(
     let (verb, options) = arguments.split_first().expect("a verb");
     command.arg(verb);
     // Whoever is killed leaves its socket behind: here, where it is removed with the folder.
-    command.env("TMPDIR", &folder.0);
+    command.env("TMPDIR", &folder.0).env("TERM", "xterm");
     program.env("TMPDIR", &folder.0);
     let _attached;
     let _dialling;
