@@ -1,11 +1,11 @@
 //! `lab read`: how fast traces are read, beside the TraceEvent library.
 //!
 //! Each round runs every pass of ours and TraceEvent's `bench` over the same file, one after another, so that a slow
-//! spell of the machine falls on all; ratios are taken within a round. Every pass is a process of its own.
+//! spell of the machine falls on all; ratios are taken within a round. Every pass is a process of its own, which goes
+//! through the file several times; only the fastest counts: by then TraceEvent's code is compiled, and memory is there.
 //!
-//! TraceEvent's two passes: *walk*, an empty handler for all events, which it gives by time; *values*, the same with
-//! `PayloadValue` called for each field, which makes an object of each value and a string of each text. Its process
-//! goes through the file several times, and only the fastest counts: by then its code is compiled.
+//! TraceEvent's two passes, of one process: *walk*, an empty handler for all events, which it gives by time; *values*,
+//! the same with `PayloadValue` called for each field, which makes an object of each value and a string of each text.
 
 mod generate;
 mod pass;
@@ -16,6 +16,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
 use peers::Peers;
@@ -42,7 +43,7 @@ pub struct Arguments {
     /// How often every pass is run, interleaved.
     #[arg(long, value_name = "N", default_value_t = 5)]
     rounds: usize,
-    /// How often TraceEvent goes through the file in each round; the fastest counts.
+    /// How often every process goes through its file, ours and TraceEvent's; the fastest counts.
     #[arg(long, value_name = "N", default_value_t = 3)]
     warm: usize,
     /// Where the traces are made, in a folder that is removed afterwards [default: the folder for temporary files].
@@ -66,6 +67,12 @@ pub struct Outcome {
     pub traces: Vec<Trace>,
     /// Peak memory, in KiB, of reading a trace of so many bytes that takes no room.
     pub endless: BTreeMap<u64, u64>,
+    /// How often every pass was run, and how often each went through its file.
+    pub rounds: usize,
+    /// See `rounds`.
+    pub warm: usize,
+    /// How long it all took, by the clock.
+    pub seconds: f64,
 }
 
 /// One trace.
@@ -130,7 +137,11 @@ const PASSES: [(Pass, Option<&str>); 7] = [
 pub fn run(arguments: &Arguments, lab: &Path) -> Result<Option<Outcome>> {
     if let Some(pass) = arguments.pass {
         let file = arguments.files.first().map(PathBuf::as_path);
-        let figures = pass::run(pass, file.unwrap_or(Path::new("")), arguments.size)?;
+        let file = file.unwrap_or(Path::new(""));
+        let mut figures = pass::run(pass, file, arguments.size)?;
+        for _ in 1..arguments.warm {
+            figures = figures.fastest(pass::run(pass, file, arguments.size)?);
+        }
         println!("{}", serde_json::to_string(&figures)?);
         return Ok(None);
     }
@@ -142,6 +153,7 @@ pub fn run(arguments: &Arguments, lab: &Path) -> Result<Option<Outcome>> {
         println!("{events} events");
         return Ok(None);
     }
+    let start = Instant::now();
     let folder = Folder::new(arguments.folder.as_deref())?;
     let mut traces = Vec::new();
     if arguments.files.is_empty() {
@@ -172,10 +184,16 @@ pub fn run(arguments: &Arguments, lab: &Path) -> Result<Option<Outcome>> {
     }
     let mut endless = BTreeMap::new();
     for size in [1_000_000_000, 5_000_000_000] {
-        let figures = ours(Pass::Endless, Path::new(""), size, lab)?;
+        let figures = ours(Pass::Endless, Path::new(""), size, 1, lab)?;
         endless.insert(figures.bytes, figures.peak_kib);
     }
-    Ok(Some(Outcome { traces, endless }))
+    Ok(Some(Outcome {
+        traces,
+        endless,
+        rounds: arguments.rounds.max(1),
+        warm: arguments.warm.max(1),
+        seconds: start.elapsed().as_secs_f64(),
+    }))
 }
 
 fn make(mix: Mix, size: u64, file: &Path) -> Result<u64> {
@@ -206,13 +224,14 @@ fn measure(name: &str, file: &Path, arguments: &Arguments, lab: &Path) -> Result
         notes.push("no TraceEvent: no peers (../shared/peers/unpack.sh target/peers)".to_owned());
     }
     // From the disk once: everybody reads from memory afterwards.
-    ours(Pass::Walk, file, 0, lab)?;
+    ours(Pass::Walk, file, 0, 1, lab)?;
     let mut rounds = Vec::new();
     for number in 1..=arguments.rounds.max(1) {
         eprintln!("{name}: round {number} of {}", arguments.rounds.max(1));
         let mut round = Round::new();
         for (pass, _) in PASSES {
-            round.insert((OURS, pass_name(pass)), ours(pass, file, 0, lab)?);
+            let figures = ours(pass, file, 0, arguments.warm, lab)?;
+            round.insert((OURS, pass_name(pass)), figures);
         }
         if let Some(peers) = &peers {
             for (name, figures) in theirs(peers, file, arguments.warm)? {
@@ -230,7 +249,7 @@ fn measure(name: &str, file: &Path, arguments: &Arguments, lab: &Path) -> Result
         let events = round[&(OURS, pass_name(Pass::Walk))].events;
         round.insert(
             (OURS, pass_name(Pass::Write)),
-            ours(Pass::Write, file, events, lab)?,
+            ours(Pass::Write, file, events, arguments.warm, lab)?,
         );
         rounds.push(round);
     }
@@ -293,11 +312,11 @@ fn pass_name(pass: Pass) -> String {
     value.map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
-/// Runs a pass of ours in a process of its own.
-fn ours(pass: Pass, file: &Path, size: u64, lab: &Path) -> Result<Figures> {
+/// Runs a pass of ours several times in a process of its own.
+fn ours(pass: Pass, file: &Path, size: u64, times: usize, lab: &Path) -> Result<Figures> {
     let mut command = Command::new(lab);
     command.args(["read", "--pass", &pass_name(pass)]);
-    command.args(["--size", &size.to_string()]);
+    command.args(["--size", &size.to_string(), "--warm", &times.to_string()]);
     // A trace without a file has no name.
     command.args((!file.as_os_str().is_empty()).then_some(file));
     let output = command.output().context("starting a pass")?;
@@ -356,14 +375,12 @@ fn theirs(peers: &Peers, file: &Path, times: usize) -> Result<BTreeMap<String, F
             cpu_seconds: bench.cpu_seconds,
             peak_kib: bench.peak_rss_kb,
         };
-        match fastest.get_mut(pass) {
-            Some(known) => {
-                known.seconds = known.seconds.min(figures.seconds);
-                known.cpu_seconds = known.cpu_seconds.min(figures.cpu_seconds);
-                known.peak_kib = known.peak_kib.max(figures.peak_kib);
-            }
-            None => drop(fastest.insert(pass.to_owned(), figures)),
-        }
+        let known = fastest.remove(pass);
+        let figures = match known {
+            Some(known) => known.fastest(figures),
+            None => figures,
+        };
+        fastest.insert(pass.to_owned(), figures);
     }
     Ok(fastest)
 }

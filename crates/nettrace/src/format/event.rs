@@ -26,9 +26,9 @@ pub(crate) struct EventHeader {
     pub(crate) is_sorted: bool,
 }
 
-const METADATA_ID: u8 = 0x01;
-const SEQUENCE: u8 = 0x02;
-const THREAD_ID: u8 = 0x04;
+pub(crate) const METADATA_ID: u8 = 0x01;
+pub(crate) const SEQUENCE: u8 = 0x02;
+pub(crate) const THREAD_ID: u8 = 0x04;
 const STACK_ID: u8 = 0x08;
 const ACTIVITY_ID: u8 = 0x10;
 /// V6 has one list of labels in place of two ids.
@@ -54,13 +54,14 @@ impl EventHeader {
         is_sorted: false,
     };
 
-    /// Makes this record out of the previous one and the bytes at `position`; gives where the payload begins.
+    /// Makes this record out of the previous one and the bytes at `position`; gives where the payload begins, and the
+    /// flags, which say what is not that of the previous record.
     #[inline(always)]
     pub(crate) fn decode_compressed<const V6: bool>(
         &mut self,
         bytes: &[u8],
         position: usize,
-    ) -> Result<usize, ErrorKind> {
+    ) -> Result<(usize, u8), ErrorKind> {
         let Some(&flags) = bytes.get(position) else {
             return Err(ErrorKind::RecordOverrun);
         };
@@ -102,7 +103,7 @@ impl EventHeader {
         if flags & PAYLOAD_SIZE != 0 {
             self.payload_size = narrow(bytes, &mut at)?;
         }
-        Ok(at)
+        Ok((at, flags))
     }
 
     /// Reads an uncompressed record that begins at the cursor, which is behind it afterwards; gives where in the record

@@ -162,6 +162,27 @@ impl<'a> Iterator for Fields<'a> {
         }
         read
     }
+
+    /// The fastest way to go over fields: `each` becomes part of the decoding of every type of value, so that values
+    /// need not be passed on.
+    #[inline]
+    fn for_each<F: FnMut(Self::Item)>(self, mut each: F) {
+        let Cursor { payload, offset } = self.cursor;
+        let mut cursor = Cursor { payload, offset };
+        let mut count = self.count;
+        for field in self.fields {
+            let counted = count;
+            if field.counts {
+                let mut here = cursor;
+                count = here.counted(&field.kind).unwrap_or(0);
+            }
+            let name = field.name.as_ref();
+            let read = cursor.read_as(&field.kind, counted, |value| each((name, value)));
+            if read.is_none() {
+                return;
+            }
+        }
+    }
 }
 
 /// Two runs of fields are equal when their names and values are.
@@ -291,7 +312,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u16::from_le_bytes)
     }
 
-    #[inline]
+    #[inline(always)]
     fn text(&mut self) -> Option<Utf16<'a>> {
         let (text, taken) = Utf16::terminated(self.payload.get(self.offset..)?)?;
         self.offset = self.offset.wrapping_add(taken);
@@ -307,7 +328,7 @@ impl<'a> Cursor<'a> {
         &mut self,
         kind: &'a Kind,
         count: u32,
-        make: impl Fn(Value<'a>) -> T,
+        make: impl FnOnce(Value<'a>) -> T,
     ) -> Option<T> {
         match kind {
             Kind::String => Some(make(Value::String(self.text()?))),
@@ -328,7 +349,13 @@ impl<'a> Cursor<'a> {
             ))))),
             Kind::Guid => Some(make(Value::Guid(Guid(self.array()?)))),
             Kind::Address64 => Some(make(Value::Address(u64::from_le_bytes(self.array()?)))),
-            _ => self.read_other(kind, count).map(make),
+            _ => {
+                // By value, so that this place need not be in memory for the others' sake.
+                let mut here = *self;
+                let value = here.read_other(kind, count)?;
+                self.offset = here.offset;
+                Some(make(value))
+            }
         }
     }
 

@@ -25,7 +25,7 @@ impl<'a> Utf16<'a> {
 
     /// The text up to the first zero unit, and the number of bytes taken, terminator included. `None` without a
     /// terminator.
-    #[inline]
+    #[inline(always)]
     pub fn terminated(bytes: &'a [u8]) -> Option<(Self, usize)> {
         let length = zero_unit(bytes)?;
         Some((
@@ -105,32 +105,73 @@ impl<'a> Utf16<'a> {
 }
 
 /// Offset in bytes of the first zero unit at an even offset.
-#[inline]
+#[inline(always)]
 fn zero_unit(bytes: &[u8]) -> Option<usize> {
-    let (blocks, _) = bytes.as_chunks::<BLOCK>();
     let mut start = 0usize;
-    for block in blocks {
-        let mut zero = false;
-        for unit in block.as_chunks::<2>().0 {
-            zero |= u16::from_le_bytes(*unit) == 0;
-        }
-        if zero {
-            break;
+    while let Some(block) = bytes.get(start..).and_then(|rest| rest.first_chunk()) {
+        if has_zero(block) {
+            return Some(start.wrapping_add(first_zero(block)));
         }
         start = start.wrapping_add(BLOCK);
     }
-    let (words, _) = bytes.get(start..)?.as_chunks::<8>();
+    // What is left is the end of one more block; the units before it are known not to be zero.
+    let whole = bytes.get(..bytes.len() & !1)?;
+    match whole.last_chunk() {
+        Some(block) if has_zero(block) => {
+            let start = whole.len().wrapping_sub(BLOCK);
+            Some(start.wrapping_add(first_zero(block)))
+        }
+        Some(_) => None,
+        None => zero_in_words(whole),
+    }
+}
+
+/// Whether a unit is zero: two comparisons of eight units each where a processor has them.
+#[inline(always)]
+fn has_zero(block: &[u8; BLOCK]) -> bool {
+    let mut zero = false;
+    for unit in block.as_chunks::<2>().0 {
+        zero |= u16::from_le_bytes(*unit) == 0;
+    }
+    zero
+}
+
+/// Where in a block that has a zero unit the first one is. No branches: where texts end cannot be predicted.
+#[inline(always)]
+fn first_zero(block: &[u8; BLOCK]) -> usize {
+    let (mut first, mut at) = ((0, 0usize), BLOCK);
+    for word in block.as_chunks::<8>().0.iter().rev() {
+        let zeros = zero_units(u64::from_le_bytes(*word));
+        at = at.wrapping_sub(8);
+        first = if zeros == 0 { first } else { (zeros, at) };
+    }
+    let (zeros, at) = first;
+    at.wrapping_add((zeros.trailing_zeros() >> 4 << 1) as usize)
+}
+
+/// The high bit of each unit that is zero; a borrow can set it in units above, never below, the first one.
+#[inline(always)]
+fn zero_units(word: u64) -> u64 {
+    word.wrapping_sub(LOW) & !word & (LOW << 15)
+}
+
+/// Less than a block.
+#[inline(never)]
+fn zero_in_words(bytes: &[u8]) -> Option<usize> {
+    let (words, rest) = bytes.as_chunks::<8>();
+    let mut start = 0usize;
     for word in words {
-        // The high bit of each unit that is zero; a borrow can set it in units above, never below, the first one.
-        let word = u64::from_le_bytes(*word);
-        let zeros = word.wrapping_sub(LOW) & !word & (LOW << 15);
+        let zeros = zero_units(u64::from_le_bytes(*word));
         if zeros != 0 {
             return Some(start.wrapping_add((zeros.trailing_zeros() >> 4 << 1) as usize));
         }
         start = start.wrapping_add(8);
     }
-    let tail = bytes.get(start..)?.as_chunks::<2>().0;
-    let index = tail.iter().position(|unit| *unit == [0, 0])?;
+    let index = rest
+        .as_chunks::<2>()
+        .0
+        .iter()
+        .position(|unit| *unit == [0, 0])?;
     index.checked_mul(2)?.checked_add(start)
 }
 

@@ -121,6 +121,10 @@ impl<R: Read> Reader<R> {
         // The thread, activity and so on of a record of V1–V3 stand in the record itself.
         records.header = EventHeader::BLOCK_START;
         records.header.processor_number = u32::MAX;
+        self.current.place = self.tables.metadata.place(0);
+        if !self.tables.is_v6() {
+            self.current.thread_id = 0;
+        }
         if self.tables.info.format <= FormatVersion::V3 {
             (records.form, records.position, records.end) = (RecordForm::WithStack, start, end);
             return Ok(());
@@ -128,6 +132,8 @@ impl<R: Read> Reader<R> {
         records.header.processor_number = 0;
         let mut cursor = cursor_of(&self.source, block);
         let header = BlockHeader::decode(&mut cursor)?;
+        self.losses.leave();
+        self.current.can_repeat = false;
         records.form = match (header.is_compressed, self.tables.info.format) {
             (false, _) => RecordForm::Uncompressed,
             (true, FormatVersion::V6) => RecordForm::CompressedV6,
@@ -171,9 +177,10 @@ impl<R: Read> Reader<R> {
             }
             let offset = self.source.offset_of(start.wrapping_add(position));
             let payload = if block_header.is_compressed {
-                header
+                let (payload, _) = header
                     .decode_compressed::<false>(bytes, position)
-                    .map_err(|kind| Error { offset, kind })?
+                    .map_err(|kind| Error { offset, kind })?;
+                payload
             } else {
                 let mut cursor = Cursor::new(bytes.get(position..).unwrap_or_default(), offset);
                 let payload = header.decode_uncompressed(&mut cursor, false)?;

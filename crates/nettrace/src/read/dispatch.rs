@@ -4,6 +4,7 @@
 //! of its first event. The reader walks over the run to check and count it; here it is walked again when it goes out.
 
 use std::cmp::Reverse;
+use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, VecDeque};
 use std::io::Read;
 use std::vec::Vec;
@@ -11,6 +12,7 @@ use std::vec::Vec;
 use hashbrown::HashMap;
 
 use super::load::Block;
+use super::source::Kept;
 use super::{Event, MISSING, Reader, RecordForm, names};
 use crate::format::container::BlockKind;
 use crate::format::event::EventHeader;
@@ -34,7 +36,7 @@ pub struct DispatchOrder<R> {
     merge: Option<(usize, (i64, usize))>,
     /// Everything older than this goes out.
     until: Until,
-    blocks: Blocks,
+    buffers: Buffers,
     /// The queue of the event before, if it waits: the next one may belong to its run.
     last: Option<usize>,
     /// A block that was loaded and not yet taken in, since events must go out first.
@@ -66,29 +68,23 @@ struct Run {
     next: usize,
     end: usize,
     form: RecordForm,
-    block: u64,
+    /// Number of the buffer.
+    buffer: u64,
 }
 
-/// The bytes of blocks with runs that wait, the oldest first. The block at the reader is the one behind them.
+/// The buffers with runs that wait, the oldest first, and how many runs. The reader's is the one behind them.
 #[derive(Debug, Default)]
-struct Blocks {
-    kept: VecDeque<Kept>,
+struct Buffers {
+    kept: VecDeque<(Kept, usize)>,
     /// Number of the first one.
     first: u64,
-    /// Runs that wait in the block at the reader.
+    /// Runs that wait in the reader's.
     waiting_here: usize,
     pool: Vec<Vec<u8>>,
 }
 
-#[derive(Debug)]
-struct Kept {
-    bytes: Vec<u8>,
-    base: u64,
-    runs: usize,
-}
-
 /// Buffers kept for blocks to come.
-const POOL: usize = 64;
+const POOL: usize = 16;
 
 impl<R: Read> DispatchOrder<R> {
     pub(super) fn new(mut reader: Reader<R>) -> DispatchOrder<R> {
@@ -101,7 +97,7 @@ impl<R: Read> DispatchOrder<R> {
             heads: BinaryHeap::new(),
             merge: None,
             until: Until::Nothing,
-            blocks: Blocks::default(),
+            buffers: Buffers::default(),
             last: None,
             held: None,
             out: None,
@@ -166,8 +162,8 @@ impl<R: Read> DispatchOrder<R> {
 
     /// Loads a block. `false` at the end, when nothing waits.
     fn load(&mut self) -> Result<bool, Error> {
-        self.detach();
-        match self.reader.load_next() {
+        self.last = None;
+        match self.load_beside() {
             Ok(Some(block)) => {
                 // Stacks and labels are forgotten there, and by the promise of the format nothing before is newer.
                 if block.kind == BlockKind::SequencePoint {
@@ -187,6 +183,24 @@ impl<R: Read> DispatchOrder<R> {
                 Ok(true)
             }
         }
+    }
+
+    /// Loads a block while those whose events wait stay where they are.
+    fn load_beside(&mut self) -> Result<Option<Block>, Error> {
+        let buffers = &mut self.buffers;
+        if buffers.waiting_here > 0 {
+            let spare = buffers.pool.pop().unwrap_or_default();
+            self.reader.source.keep(spare);
+        }
+        let loaded = self.reader.load_next();
+        match self.reader.source.end_keeping() {
+            Ok(kept) => {
+                let runs = std::mem::take(&mut buffers.waiting_here);
+                buffers.kept.push_back((kept, runs));
+            }
+            Err(unused) => buffers.pool.extend(unused),
+        }
+        loaded
     }
 
     fn take_in(&mut self, block: Block) {
@@ -232,7 +246,7 @@ impl<R: Read> DispatchOrder<R> {
             next: end,
             end,
             form: records.form,
-            block: self.blocks.add(),
+            buffer: self.buffers.add(),
         };
         self.last = Some(place);
         let Some(queue) = self.queues.get_mut(place) else {
@@ -252,30 +266,38 @@ impl<R: Read> DispatchOrder<R> {
             Until::Everything => (i64::MAX, usize::MAX),
         };
         loop {
+            let mut head = None;
             if let Some((place, next)) = self.merge {
                 let queue = self.queues.get_mut(place)?;
-                let head = queue
+                head = queue
                     .front()
                     .map(|run| (run.header.timestamp as i64, place));
-                if head.is_some_and(|head| head < next && head < limit) {
-                    return Some(place);
-                }
-                self.merge = None;
                 match head {
-                    Some(head) => self.heads.push(Reverse(head)),
+                    Some(head) if head < next && head < limit => return Some(place),
+                    Some(_) => {}
                     None => queue.shrink_to(4),
                 }
             }
-            let &Reverse(head) = self.heads.peek()?;
-            if head >= limit {
+            self.merge = None;
+            let top = self.heads.peek_mut();
+            let Some(mut top) = top.filter(|top| top.0 < limit) else {
+                self.heads.extend(head.map(Reverse));
                 return None;
-            }
-            self.heads.pop();
+            };
+            // The head that is left goes where the oldest one comes from: the heap is put in order once, not twice.
+            let Reverse((_, place)) = match head {
+                Some(head) => {
+                    let oldest = std::mem::replace(&mut *top, Reverse(head));
+                    drop(top);
+                    oldest
+                }
+                None => PeekMut::pop(top),
+            };
             let next = self
                 .heads
                 .peek()
                 .map_or((i64::MAX, usize::MAX), |&Reverse(next)| next);
-            self.merge = Some((head.1, next));
+            self.merge = Some((place, next));
         }
     }
 
@@ -287,30 +309,13 @@ impl<R: Read> DispatchOrder<R> {
         let Some(run) = queue.front_mut() else { return };
         if run.next < run.end {
             run.advance(
-                self.blocks.bytes(run.block, &self.reader),
+                self.buffers.bytes(run.buffer, &self.reader),
                 self.reader.tables.is_v6(),
             );
         } else {
-            self.blocks.remove(run.block);
+            self.buffers.remove(run.buffer);
             queue.pop_front();
         }
-    }
-
-    /// Keeps the bytes of the reader's block if its events wait.
-    fn detach(&mut self) {
-        self.last = None;
-        if self.blocks.waiting_here == 0 {
-            return;
-        }
-        let reader = &mut self.reader;
-        reader.leave_block();
-        let base = reader.source.offset_of(0);
-        let bytes = reader
-            .source
-            .detach(self.blocks.pool.pop().unwrap_or_default());
-        reader.leave_nothing();
-        let runs = std::mem::take(&mut self.blocks.waiting_here);
-        self.blocks.kept.push_back(Kept { bytes, base, runs });
     }
 
     fn lend(&mut self, place: usize) -> Event<'_> {
@@ -338,8 +343,8 @@ impl<R: Read> DispatchOrder<R> {
             header: &run.header,
             metadata: reader.tables.metadata.at(metadata),
             payload: self
-                .blocks
-                .bytes(run.block, reader)
+                .buffers
+                .bytes(run.buffer, reader)
                 .get(start..end)
                 .unwrap_or_default(),
             inline_stack: &[],
@@ -347,8 +352,8 @@ impl<R: Read> DispatchOrder<R> {
             process_id,
             thread_id,
             offset: self
-                .blocks
-                .base(run.block, reader)
+                .buffers
+                .base(run.buffer, reader)
                 .wrapping_add(run.record as u64),
             place: metadata,
         }
@@ -364,11 +369,11 @@ impl Run {
             RecordForm::CompressedV4 => self
                 .header
                 .decode_compressed::<false>(bytes, start)
-                .unwrap_or(self.end),
+                .map_or(self.end, |(payload, _)| payload),
             RecordForm::CompressedV6 => self
                 .header
                 .decode_compressed::<true>(bytes, start)
-                .unwrap_or(self.end),
+                .map_or(self.end, |(payload, _)| payload),
             RecordForm::Uncompressed | RecordForm::WithStack => {
                 let mut cursor = Cursor::new(bytes.get(start..).unwrap_or_default(), 0);
                 let payload = self
@@ -390,43 +395,46 @@ impl Run {
     }
 }
 
-impl Blocks {
-    /// Another run waits in the block at the reader; the block's number.
+impl Buffers {
+    /// Another run waits in the reader's buffer; the buffer's number.
     fn add(&mut self) -> u64 {
         self.waiting_here = self.waiting_here.wrapping_add(1);
         self.first.wrapping_add(self.kept.len() as u64)
     }
 
     /// A run is over.
-    fn remove(&mut self, block: u64) {
-        match self.kept.get_mut(block.wrapping_sub(self.first) as usize) {
-            Some(kept) => {
-                kept.runs = kept.runs.saturating_sub(1);
-                if kept.runs == 0 && self.pool.len() < POOL {
-                    self.pool.push(std::mem::take(&mut kept.bytes));
-                } else if kept.runs == 0 {
-                    kept.bytes = Vec::new();
+    fn remove(&mut self, buffer: u64) {
+        match self.kept.get_mut(buffer.wrapping_sub(self.first) as usize) {
+            Some((kept, runs)) => {
+                *runs = runs.saturating_sub(1);
+                if *runs == 0 {
+                    let bytes = std::mem::take(&mut kept.bytes);
+                    if self.pool.len() < POOL {
+                        self.pool.push(bytes);
+                    }
                 }
             }
             None => self.waiting_here = self.waiting_here.saturating_sub(1),
         }
-        while let Some(Kept { runs: 0, .. }) = self.kept.front() {
+        while let Some((_, 0)) = self.kept.front() {
             self.kept.pop_front();
             self.first = self.first.wrapping_add(1);
         }
     }
 
-    fn bytes<'a, R: Read>(&'a self, block: u64, reader: &'a Reader<R>) -> &'a [u8] {
-        match self.kept.get(block.wrapping_sub(self.first) as usize) {
-            Some(kept) => &kept.bytes,
+    #[inline]
+    fn bytes<'a, R: Read>(&'a self, buffer: u64, reader: &'a Reader<R>) -> &'a [u8] {
+        match self.kept.get(buffer.wrapping_sub(self.first) as usize) {
+            Some((kept, _)) => &kept.bytes,
             None => reader.source.buffer(),
         }
     }
 
     /// Offset in the file of the first byte.
-    fn base<R: Read>(&self, block: u64, reader: &Reader<R>) -> u64 {
-        match self.kept.get(block.wrapping_sub(self.first) as usize) {
-            Some(kept) => kept.base,
+    #[inline]
+    fn base<R: Read>(&self, buffer: u64, reader: &Reader<R>) -> u64 {
+        match self.kept.get(buffer.wrapping_sub(self.first) as usize) {
+            Some((kept, _)) => kept.base,
             None => reader.source.offset_of(0),
         }
     }

@@ -72,6 +72,24 @@ impl Losses {
         &self.threads
     }
 
+    /// What follows is not counted by [`Losses::following`] before an event was counted by [`Losses::event`].
+    pub(crate) fn leave(&mut self) {
+        self.current = usize::MAX;
+    }
+
+    /// An event of the same thread as the one before, with the next number. `false` if none came before.
+    #[inline(always)]
+    pub(crate) fn following(&mut self) -> bool {
+        match self.threads.get_mut(self.current) {
+            Some(thread) => {
+                thread.last = thread.last.wrapping_add(1);
+                thread.delivered = thread.delivered.wrapping_add(1);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// An event of a thread that numbers its events.
     #[inline(always)]
     pub(crate) fn event(&mut self, key: u64, number: u32, names: impl FnOnce() -> (u64, u64)) {

@@ -21,7 +21,7 @@ use std::vec::Vec;
 
 use hashbrown::HashSet;
 
-use crate::format::event::EventHeader;
+use crate::format::event::{EventHeader, METADATA_ID, SEQUENCE, THREAD_ID};
 use crate::wire::Cursor;
 use crate::{Error, ErrorKind, Metadata, ThreadRow, TraceInfo};
 
@@ -123,6 +123,8 @@ struct Current {
     resolved: Option<u64>,
     process_id: u64,
     thread_id: u64,
+    /// The next record may be like it: the block's records are compressed, and everything that it refers to is known.
+    can_repeat: bool,
 }
 
 /// What [`Reader::next_item`] gives beside events.
@@ -151,13 +153,23 @@ impl<R: Read> Reader<R> {
     /// ([`ErrorKind::Source`]) is not the end: reading can be tried again.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
+        // What moves on is a call; what an event is made of is left to the caller's code, which needs only some of it.
+        Ok(if self.repeat() || self.advance_over_blocks()? {
+            Some(self.event())
+        } else {
+            None
+        })
+    }
+
+    /// Goes on to the next event; `false` at the end.
+    fn advance_over_blocks(&mut self) -> Result<bool, Error> {
         while !self.advance()? {
             if !self.next_block()? {
-                return Ok(None);
+                return Ok(false);
             }
             self.notices.clear();
         }
-        Ok(Some(self.event()))
+        Ok(true)
     }
 
     /// The next thing in the order of the file. Blocks of stacks and labels are taken in silently.
@@ -203,6 +215,9 @@ impl<R: Read> Reader<R> {
     /// Goes on to the next event of the block at hand; `false` if there is none.
     #[inline]
     fn advance(&mut self) -> Result<bool, Error> {
+        if self.repeat() {
+            return Ok(true);
+        }
         while self.records.position < self.records.end {
             match self.read_record() {
                 Ok(true) => return Ok(true),
@@ -214,8 +229,112 @@ impl<R: Read> Reader<R> {
     }
 
     /// Reads a record; `false` if it is not an event.
-    #[inline]
+    #[inline(always)]
     fn read_record(&mut self) -> Result<bool, Error> {
+        match self.records.form {
+            RecordForm::CompressedV4 => self.read_compressed::<false>().map(|()| true),
+            RecordForm::CompressedV6 => self.read_compressed::<true>().map(|()| true),
+            RecordForm::Uncompressed | RecordForm::WithStack => self.read_plain(),
+        }
+    }
+
+    /// Goes on to the next event if it differs from the one at hand by its number and its time only, as most do where
+    /// a thread writes the same again and again. `false` says nothing: the record is still to be read.
+    #[inline(always)]
+    fn repeat(&mut self) -> bool {
+        if !self.current.can_repeat {
+            return false;
+        }
+        let Records {
+            position,
+            end,
+            header,
+            ..
+        } = &mut self.records;
+        let start = *position;
+        let (delta, length) = match self.source.buffer().get(start..*end) {
+            Some(&[0, time, ..]) if time < 0x80 => (u64::from(time), 2),
+            Some(&[0, low, high, ..]) if high < 0x80 => {
+                (u64::from(low & 0x7f) | u64::from(high) << 7, 3)
+            }
+            _ => return false,
+        };
+        let payload = start.wrapping_add(length);
+        let payload_end = payload.wrapping_add(header.payload_size as usize);
+        if payload_end > *end || !self.losses.following() {
+            return false;
+        }
+        header.timestamp = header.timestamp.wrapping_add(delta);
+        header.sequence_number = header.sequence_number.wrapping_add(1);
+        header.is_sorted = false;
+        *position = payload_end;
+        self.current.record = start;
+        self.current.payload = (payload, payload_end);
+        self.count();
+        true
+    }
+
+    /// Reads a record of which only what differs from the one before is there, so only that is looked up and counted anew.
+    #[inline(always)]
+    fn read_compressed<const V6: bool>(&mut self) -> Result<(), Error> {
+        let Records {
+            position,
+            end,
+            header,
+            ..
+        } = &mut self.records;
+        let start = *position;
+        let bytes = self.source.buffer().get(..*end).unwrap_or_default();
+        let decoded = header.decode_compressed::<V6>(bytes, start);
+        let flags = match decoded {
+            Ok((payload, flags)) => {
+                let payload_end = payload.wrapping_add(header.payload_size as usize);
+                if payload_end > *end {
+                    return Err(self.bad_record(start, ErrorKind::RecordOverrun));
+                }
+                self.current.payload = (payload, payload_end);
+                *position = payload_end;
+                flags
+            }
+            Err(kind) => return Err(self.bad_record(start, kind)),
+        };
+        self.current.record = start;
+        if flags & METADATA_ID != 0 {
+            self.current.place = self.tables.metadata.place(header.metadata_id);
+        }
+        if self.current.place == MISSING {
+            self.undescribed();
+        }
+        if V6 {
+            if self.current.resolved != Some(self.records.header.thread_id) {
+                self.resolve_thread();
+            }
+        } else if flags & THREAD_ID != 0 {
+            self.current.thread_id = self.records.header.thread_id;
+        }
+        // A record without an own number has the next one of the same thread; only those that are no events have none.
+        let follows = flags & SEQUENCE == 0 && self.records.header.metadata_id != 0;
+        if !(follows && self.losses.following()) {
+            self.count_number();
+        }
+        self.count();
+        self.current.can_repeat = self.records.header.metadata_id != 0
+            && self.current.place != MISSING
+            && (!V6 || self.current.resolved.is_some());
+        Ok(())
+    }
+
+    #[cold]
+    fn bad_record(&self, start: usize, kind: ErrorKind) -> Error {
+        Error {
+            offset: self.source.offset_of(start),
+            kind,
+        }
+    }
+
+    /// Reads a record that says everything.
+    #[inline(never)]
+    fn read_plain(&mut self) -> Result<bool, Error> {
         let Records {
             form,
             position,
@@ -224,102 +343,81 @@ impl<R: Read> Reader<R> {
             ..
         } = &mut self.records;
         let start = *position;
-        let bytes = self.source.buffer().get(..*end).unwrap_or_default();
-        match form {
-            RecordForm::CompressedV4 | RecordForm::CompressedV6 => {
-                let decoded = match form {
-                    RecordForm::CompressedV4 => header.decode_compressed::<false>(bytes, start),
-                    _ => header.decode_compressed::<true>(bytes, start),
-                };
-                let payload_end = decoded
-                    .map(|payload| (payload, payload.wrapping_add(header.payload_size as usize)));
-                match payload_end {
-                    Ok((payload, payload_end)) if payload_end <= *end => {
-                        self.current.payload = (payload, payload_end);
-                        *position = payload_end;
-                    }
-                    failed => {
-                        let kind = failed.err().unwrap_or(ErrorKind::RecordOverrun);
-                        return Err(Error {
-                            offset: self.source.offset_of(start),
-                            kind,
-                        });
-                    }
-                }
+        let bytes = self.source.buffer().get(start..*end).unwrap_or_default();
+        let mut cursor = Cursor::new(bytes, self.source.offset_of(start));
+        self.current.inline_stack = (0, 0);
+        let payload = start.wrapping_add(match form {
+            RecordForm::WithStack => {
+                let (payload, stack, size) = header.decode_with_stack(&mut cursor)?;
+                let stack = start.wrapping_add(stack);
+                self.current.inline_stack = (stack, stack.wrapping_add(size));
+                payload
             }
-            RecordForm::Uncompressed | RecordForm::WithStack => {
-                let mut cursor = Cursor::new(
-                    bytes.get(start..).unwrap_or_default(),
-                    self.source.offset_of(start),
-                );
-                self.current.inline_stack = (0, 0);
-                let payload = start.wrapping_add(match form {
-                    RecordForm::Uncompressed => {
-                        header.decode_uncompressed(&mut cursor, self.tables.is_v6())?
-                    }
-                    _ => {
-                        let (payload, stack, size) = header.decode_with_stack(&mut cursor)?;
-                        let stack = start.wrapping_add(stack);
-                        self.current.inline_stack = (stack, stack.wrapping_add(size));
-                        payload
-                    }
-                });
-                self.current.payload =
-                    (payload, payload.wrapping_add(header.payload_size as usize));
-                *position = start.wrapping_add(cursor.position());
-                if header.metadata_id == 0 && *form == RecordForm::WithStack {
-                    return self.define_from_record(start).map(|()| false);
-                }
-            }
-        }
+            _ => header.decode_uncompressed(&mut cursor, self.tables.is_v6())?,
+        });
+        self.current.payload = (payload, payload.wrapping_add(header.payload_size as usize));
+        *position = start.wrapping_add(cursor.position());
         self.current.record = start;
-        self.take_in_event();
+        if *form == RecordForm::WithStack {
+            if header.metadata_id == 0 {
+                return self.define_from_record(start).map(|()| false);
+            }
+            self.losses
+                .unnumbered_event(header.thread_id, self.current.process_id);
+        }
+        self.current.place = self.tables.metadata.place(header.metadata_id);
+        if self.current.place == MISSING {
+            self.undescribed();
+        }
+        let header = &self.records.header;
+        if !self.tables.is_v6() {
+            self.current.thread_id = header.thread_id;
+        } else if self.current.resolved != Some(header.thread_id) {
+            self.resolve_thread();
+        }
+        if self.records.form != RecordForm::WithStack {
+            self.count_number();
+        }
+        self.count();
         Ok(true)
     }
 
-    /// Looks up what the event at hand refers to, and counts it.
-    #[inline]
-    fn take_in_event(&mut self) {
-        let header = &self.records.header;
-        self.current.place = self.tables.metadata.place(header.metadata_id);
-        if self.current.place == MISSING {
-            self.statistics.undescribed_events = self.statistics.undescribed_events.wrapping_add(1);
-            self.tables.metadata.missing.id = header.metadata_id;
-        }
-        match self.records.form {
-            RecordForm::WithStack => {
-                self.current.thread_id = header.thread_id;
-                self.losses
-                    .unnumbered_event(header.thread_id, self.current.process_id);
+    #[cold]
+    fn undescribed(&mut self) {
+        self.statistics.undescribed_events = self.statistics.undescribed_events.wrapping_add(1);
+        self.tables.metadata.missing.id = self.records.header.metadata_id;
+    }
+
+    /// Counts the event at hand among those of its capture thread, by its number.
+    #[inline(never)]
+    fn count_number(&mut self) {
+        let (header, tables) = (&self.records.header, &self.tables);
+        let key = header.capture_thread_id;
+        let process = tables.info.process_id.unwrap_or(0);
+        self.losses.event(key, header.sequence_number, || {
+            if tables.is_v6() {
+                names(tables.threads.get(&key), process)
+            } else {
+                (key, process)
             }
-            _ if !self.tables.is_v6() => {
-                self.current.thread_id = header.thread_id;
-                let (key, process) = (header.capture_thread_id, self.current.process_id);
-                self.losses
-                    .event(key, header.sequence_number, || (key, process));
-            }
-            _ => {
-                if self.current.resolved != Some(header.thread_id) {
-                    self.resolve_thread();
-                }
-                let (header, threads) = (&self.records.header, &self.tables.threads);
-                let process = self.tables.info.process_id.unwrap_or(0);
-                let key = header.capture_thread_id;
-                self.losses.event(key, header.sequence_number, || {
-                    names(threads.get(&key), process)
-                });
-            }
-        }
-        let (timestamp, statistics) = (self.records.header.timestamp as i64, &mut self.statistics);
+        });
+    }
+
+    /// Counts the event at hand.
+    #[inline(always)]
+    fn count(&mut self) {
+        let (header, statistics) = (&self.records.header, &mut self.statistics);
+        let timestamp = header.timestamp as i64;
         if statistics.events == 0 {
             statistics.timestamps = (timestamp, timestamp);
         }
-        let (oldest, newest) = statistics.timestamps;
-        statistics.timestamps = (oldest.min(timestamp), newest.max(timestamp));
+        let (oldest, newest) = &mut statistics.timestamps;
+        *oldest = timestamp.min(*oldest);
+        *newest = timestamp.max(*newest);
         statistics.events = statistics.events.wrapping_add(1);
         statistics.payload_bytes = statistics
             .payload_bytes
-            .wrapping_add(u64::from(self.records.header.payload_size));
+            .wrapping_add(u64::from(header.payload_size));
     }
 
     #[inline(never)]
