@@ -208,6 +208,40 @@ fn as_json_csv_and_text() {
 }
 
 #[test]
+fn csv_has_the_columns_that_json_has_keys() {
+    let scratch = Scratch::new("columns");
+    let file = trace(&scratch);
+    let file = file.to_str().unwrap();
+    for more in [&[][..], &["--raw"], &["--stacks"], &["--raw", "--stacks"]] {
+        let (_, json, _) = run(&[&["events", file, "--json"], more].concat());
+        let (_, csv, _) = run(&[&["events", file, "--csv"], more].concat());
+        let mut rows = csv::Reader::from_reader(csv.as_bytes());
+        let heading = rows.headers().unwrap().clone();
+        // A row that has more or fewer values than the heading is an error.
+        let rows: Vec<_> = rows.records().map(Result::unwrap).collect();
+        assert_eq!(rows.len(), json.lines().count());
+        for (row, line) in rows.iter().zip(json.lines()) {
+            let event: Value = serde_json::from_str(line).unwrap();
+            assert_eq!(event.as_object().unwrap().len(), heading.len(), "{more:?}");
+            for (name, value) in heading.iter().zip(row) {
+                match &event[name] {
+                    Value::String(text) => assert_eq!(text, value, "{name}"),
+                    other => assert_eq!(*other, serde_json::from_str::<Value>(value).unwrap()),
+                }
+            }
+        }
+        assert_eq!(
+            heading.iter().any(|name| name == "raw"),
+            more.contains(&"--raw")
+        );
+        assert_eq!(
+            heading.iter().any(|name| name == "stack"),
+            more.contains(&"--stacks")
+        );
+    }
+}
+
+#[test]
 fn from_a_pipe_and_into_a_pipe_that_closes() {
     let scratch = Scratch::new("pipes");
     let file = trace(&scratch);
