@@ -46,10 +46,14 @@ pub enum Engine {
     Aot10,
     /// The C engine linked into a NativeAOT program of .NET 11.
     Aot11,
+    /// The NativeAOT program of .NET 10 with an engine that only counts what it is given: what the program itself costs.
+    #[value(name = "counting-aot10")]
+    #[serde(rename = "counting-aot10")]
+    CountingAot10,
 }
 
 impl Engine {
-    /// All of them, ours first, then by age.
+    /// All that deliver events, ours first, then by age.
     pub const ALL: [Engine; 8] = [
         Engine::Ours,
         Engine::OursAot10,
@@ -72,6 +76,7 @@ impl Engine {
             Engine::Net11 => "net11",
             Engine::Aot10 => "aot10",
             Engine::Aot11 => "aot11",
+            Engine::CountingAot10 => "counting-aot10",
         }
     }
 
@@ -86,6 +91,7 @@ impl Engine {
             Engine::Net11 => "C (.NET 11)",
             Engine::Aot10 => "C (NativeAOT .NET 10)",
             Engine::Aot11 => "C (NativeAOT .NET 11)",
+            Engine::CountingAot10 => "counts only (NativeAOT .NET 10)",
         }
     }
 
@@ -95,13 +101,18 @@ impl Engine {
             Engine::Net8 => Some(Runtime::Net8),
             Engine::Net10 => Some(Runtime::Net10),
             Engine::Net11 => Some(Runtime::Net11),
-            Engine::Ours | Engine::OursAot10 | Engine::Aot10 | Engine::Aot11 => None,
+            Engine::Ours
+            | Engine::OursAot10
+            | Engine::Aot10
+            | Engine::Aot11
+            | Engine::CountingAot10 => None,
         }
     }
 
     /// Whether the engine can put stacks on the events of a native or managed program at all. NativeAOT programs have none.
     pub fn has_stacks(self) -> bool {
-        !matches!(self, Engine::OursAot10 | Engine::Aot10 | Engine::Aot11)
+        use Engine::{Aot10, Aot11, CountingAot10, OursAot10};
+        !matches!(self, OursAot10 | Aot10 | Aot11 | CountingAot10)
     }
 
     /// Whether events can be had without stacks: .NET Core 3.1 has no switch for it.
@@ -145,10 +156,11 @@ impl Engine {
         Ok(match self {
             Engine::OursAot10 => {
                 let library = crate::nativeaot::library()?;
-                Command::new(link_native("nativeaot-kit", Some(&library))?)
+                Command::new(link_native("nativeaot-kit", Writing::Ours(&library))?)
             }
-            Engine::Aot10 => Command::new(link_native("nativeaot-kit", None)?),
-            Engine::Aot11 => Command::new(link_native("nativeaot-kit-net11", None)?),
+            Engine::Aot10 => Command::new(link_native("nativeaot-kit", Writing::Theirs)?),
+            Engine::Aot11 => Command::new(link_native("nativeaot-kit-net11", Writing::Theirs)?),
+            Engine::CountingAot10 => Command::new(link_native("nativeaot-kit", Writing::Counting)?),
             _ => {
                 let mut command = Command::new(lab);
                 command.arg("target");
@@ -164,14 +176,28 @@ impl fmt::Display for Engine {
     }
 }
 
-/// The NativeAOT stress program, linked from the kit's object: with the given library, else with the kit's C engine.
-fn link_native(kit: &str, library: Option<&Path>) -> Result<PathBuf> {
+/// What takes a NativeAOT program's events.
+#[derive(Clone, Copy, Debug)]
+enum Writing<'a> {
+    /// This library.
+    Ours(&'a Path),
+    /// The kit's C engine.
+    Theirs,
+    /// The kit's C engine switches the provider on, and its events are only counted.
+    Counting,
+}
+
+/// The NativeAOT stress program, linked from the kit's object.
+fn link_native(kit: &str, writing: Writing<'_>) -> Result<PathBuf> {
     let shared = peers::shared().context("no ../shared (set EVENTPIPE_SHARED)")?;
     let script = shared.join("peers/nativeaot/link.sh");
     let kit_folder = crate::nativeaot::kit(kit)?;
     let own_engine = kit_folder.join("lib/libeventpipe-enabled.a");
-    let archive = library.unwrap_or(&own_engine);
-    let engine = if library.is_some() { "rust" } else { "c" };
+    let (archive, engine) = match writing {
+        Writing::Ours(library) => (library, "rust"),
+        Writing::Theirs => (own_engine.as_path(), "c"),
+        Writing::Counting => (own_engine.as_path(), "counting"),
+    };
     let program = archive_folder().join(format!("stress-{kit}-{engine}"));
     let newer = |file: &Path| {
         std::fs::metadata(file)
@@ -182,10 +208,19 @@ fn link_native(kit: &str, library: Option<&Path>) -> Result<PathBuf> {
         return Ok(program);
     }
     std::fs::create_dir_all(archive_folder()).context("creating a folder under target")?;
-    let output = Command::new("sh")
-        .arg(&script)
-        .arg(&program)
-        .arg(archive)
+    let mut command = Command::new("sh");
+    command.arg(&script).arg(&program).arg(archive);
+    if let Writing::Counting = writing {
+        let source = archive_folder().join("counting.c");
+        std::fs::write(&source, include_str!("nativeaot/counting.c"))
+            .with_context(|| format!("writing {}", source.display()))?;
+        command
+            .arg("-Wl,--wrap=EventPipeInternal_WriteEventData")
+            .args(["-O2", "-x", "c"])
+            .arg(&source)
+            .args(["-x", "none"]);
+    }
+    let output = command
         .env("KIT", &kit_folder)
         .env("APP", kit_folder.join("app/stress.o"))
         .output()

@@ -13,6 +13,8 @@ use clap::ValueEnum;
 
 use crate::{Engine, size, stress};
 
+pub mod tables;
+
 /// An application of the kit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum App {
@@ -79,6 +81,10 @@ pub struct Arguments {
     /// The engine that is linked.
     #[arg(long, value_enum, default_value = "rust")]
     pub engine: NativeEngine,
+    /// Measure what an event costs inside of either engine and what is lost by rate and buffer; prints two tables. Of the options of a run
+    /// only --rounds and --duration count.
+    #[arg(long, conflicts_with = "link")]
+    pub tables: bool,
     /// How often each engine runs, in turn.
     #[arg(long, value_name = "N", default_value_t = 5)]
     pub rounds: usize,
@@ -107,6 +113,13 @@ pub fn run(arguments: &Arguments, lab: &Path, out: &mut dyn Write) -> Result<()>
             arguments.engine,
             Extras::HEAP_WALK,
         );
+    }
+    if arguments.tables {
+        let tables = tables::measure(arguments.rounds, arguments.options.duration, lab)?;
+        let mut text = String::new();
+        tables.describe(&mut text);
+        out.write_all(text.as_bytes())?;
+        return Ok(());
     }
     let mut outcomes = Vec::new();
     for _ in 0..arguments.rounds {

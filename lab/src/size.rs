@@ -117,9 +117,10 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-fn cargo(arguments: &[&str]) -> Result<PathBuf> {
+fn cargo(arguments: &[&str], flags: Option<&str>) -> Result<PathBuf> {
     let target = workspace().join("target");
     let output = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .envs(flags.map(|flags| ("RUSTFLAGS", flags)))
         .args(arguments)
         .arg("--quiet")
         .arg("--target-dir")
@@ -139,7 +140,9 @@ fn cargo(arguments: &[&str]) -> Result<PathBuf> {
 /// Builds this engine as the static library that takes the place of a NativeAOT program's own.
 pub(crate) fn native_library() -> Result<PathBuf> {
     const PACKAGE: &str = "eventpipe-nativeaot";
-    let target = cargo(&[
+    // The workspace keeps frame pointers for walks of the stack, and this library has none.
+    const FLAGS: &str = "-Cforce-frame-pointers=no";
+    let arguments = [
         "rustc",
         "--package",
         PACKAGE,
@@ -149,12 +152,17 @@ pub(crate) fn native_library() -> Result<PathBuf> {
         "standalone",
         "--crate-type",
         "staticlib",
-    ])?;
+    ];
+    let target = cargo(&arguments, Some(FLAGS))?;
     Ok(target.join("nativeaot/libeventpipe_nativeaot.a"))
 }
 
 fn rust_programs(sizes: &mut Sizes) -> Result<()> {
-    let folder = cargo(&["build", "--package", "lab-size", "--profile", "size"])?.join("size");
+    let folder = cargo(
+        &["build", "--package", "lab-size", "--profile", "size"],
+        None,
+    )?
+    .join("size");
     let without = size_of(
         &folder.join("size-without"),
         "Rust program without the engine",

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Folder, HUNG, Program};
+use common::{Folder, HUNG, Program, reading, short_session};
 use dotnet_diagnostics::client::{Client, Endpoint, Fallbacks};
 use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig};
 use dotnet_diagnostics::port::Listener;
@@ -19,10 +19,10 @@ use lab::process::Running;
 use peers::Peers;
 
 fn program(test: &str, app: App) -> Option<(Folder, PathBuf)> {
-    program_with(test, app, &[])
+    program_with(test, app, Net::Net10, &[])
 }
 
-fn program_with(test: &str, app: App, objects: &[PathBuf]) -> Option<(Folder, PathBuf)> {
+fn program_with(test: &str, app: App, net: Net, objects: &[PathBuf]) -> Option<(Folder, PathBuf)> {
     Peers::for_test(test)?;
     peers::shared_for_test(test)?;
     let folder = Folder::new(test);
@@ -31,9 +31,16 @@ fn program_with(test: &str, app: App, objects: &[PathBuf]) -> Option<(Folder, Pa
         objects,
         ..Extras::HEAP_WALK
     };
-    nativeaot::link(&program, app, Net::Net10, NativeEngine::Rust, extras)
-        .expect("the program links");
+    nativeaot::link(&program, app, net, NativeEngine::Rust, extras).expect("the program links");
     Some((folder, program))
+}
+
+/// A program in which threads allocate and collections run until the test ends it: no session outlasts the work.
+fn collecting(path: &Path, threads: &str) -> Program {
+    let arguments = ["gc", "--threads", threads, "--seconds", "100000", "--wait"];
+    let mut program = Program::start_command(Command::new(path).args(arguments));
+    program.go();
+    program
 }
 
 /// The number of rounds: the full one where everything is tested.
@@ -56,43 +63,31 @@ fn request() -> CollectTracing {
 
 #[test]
 fn a_thousand_sessions_under_eight_threads_and_collections() {
-    let Some((_folder, path)) = program(
-        "a_thousand_sessions_under_eight_threads_and_collections",
-        App::Epapp,
-    ) else {
+    let test = "a_thousand_sessions_under_eight_threads_and_collections";
+    many_sessions_under_eight_threads_and_collections(test, Net::Net10, 1000);
+}
+
+#[test]
+fn a_hundred_sessions_under_eight_threads_and_collections_on_net_11() {
+    let test = "a_hundred_sessions_under_eight_threads_and_collections_on_net_11";
+    many_sessions_under_eight_threads_and_collections(test, Net::Net11, 100);
+}
+
+fn many_sessions_under_eight_threads_and_collections(test: &str, net: Net, sessions: u64) {
+    let Some((_folder, path)) = program_with(test, App::Epapp, net, &[]) else {
         return;
     };
-    // Ends when the test ends it: the work would outlast any session.
-    let mut program = Program::start_command(Command::new(&path).args([
-        "gc",
-        "--threads",
-        "8",
-        "--seconds",
-        "100000",
-        "--wait",
-    ]));
-    program.go();
+    let program = collecting(&path, "8");
     let client = program.client();
     let mut events = 0_u64;
-    for round in 0..1000 {
-        let mut session = client
-            .collect(&request(), Fallbacks::NONE)
-            .unwrap_or_else(|error| panic!("session {round}: {error}"));
-        let stopper = session.stopper();
-        let reader = std::thread::spawn(move || {
-            let mut trace = Vec::new();
-            session.read_to_end(&mut trace).expect("the stream is read");
-            trace
-        });
-        std::thread::sleep(Duration::from_millis(round % 5));
-        stopper.stop().expect("the stop is answered");
-        let trace = reader.join().expect("the reader ends");
+    for round in 0..sessions {
+        let trace = short_session(&client, &request(), Duration::from_millis(round % 5));
         let mut reader = nettrace::Reader::new(trace.as_slice()).expect("a trace");
         while reader.next_event().expect("readable to its end").is_some() {
             events += 1;
         }
     }
-    assert!(events > 1000, "{events} events in a thousand sessions");
+    assert!(events > sessions, "{events} events in {sessions} sessions");
     let _ = client.process_info().expect("it still answers");
 }
 
@@ -115,18 +110,7 @@ fn each_of_a_thousand_sessions_accounts_for_every_event_of_eight_threads() {
     request.buffer_mb = 1;
     let mut events = 0;
     for round in 0..rounds(1000) {
-        let mut session = client
-            .collect(&request, Fallbacks::NONE)
-            .unwrap_or_else(|error| panic!("session {round}: {error}"));
-        let stopper = session.stopper();
-        let reader = std::thread::spawn(move || {
-            let mut trace = Vec::new();
-            session.read_to_end(&mut trace).expect("the stream is read");
-            trace
-        });
-        std::thread::sleep(Duration::from_millis(round % 20));
-        stopper.stop().expect("the stop is answered");
-        let trace = reader.join().expect("the reader ends");
+        let trace = short_session(&client, &request, Duration::from_millis(round % 20));
         let mut before = BTreeMap::new();
         let account = Account::with(
             trace.as_slice(),
@@ -157,7 +141,7 @@ fn a_program_that_forks_is_traced_on_and_its_children_end() {
         .arg(&object)
         .status();
     assert!(compiled.expect("cc starts").success());
-    let Some((folder, path)) = program_with(test, App::Stress, &[object]) else {
+    let Some((folder, path)) = program_with(test, App::Stress, Net::Net10, &[object]) else {
         return;
     };
     let (start, said) = (folder.file("start"), folder.file("said"));
@@ -169,13 +153,8 @@ fn a_program_that_forks_is_traced_on_and_its_children_end() {
             .env("FORKS_START", &start)
             .stderr(std::fs::File::create(&said).expect("a file")),
     );
-    let mut session = program.session("EventPipeStress", 16);
+    let reader = reading(program.session("EventPipeStress", 16));
     program.go();
-    let reader = std::thread::spawn(move || {
-        let mut trace = Vec::new();
-        session.read_to_end(&mut trace).expect("the stream is read");
-        trace
-    });
     std::fs::write(&start, "").expect("a file");
     let attempted: serde_json::Value =
         serde_json::from_str(&program.line()).expect("the program says what it wrote");
@@ -225,30 +204,19 @@ fn early_request() -> CollectTracing {
     ])
 }
 
-#[test]
-fn a_start_held_on_the_own_socket_goes_on_when_resumed() {
-    let test = "a_start_held_on_the_own_socket_goes_on_when_resumed";
-    let Some((_folder, path)) = program(test, App::Epapp) else {
-        return;
-    };
-    let child = Command::new(&path)
+/// The program, whose start is held, with a way to hold it in its environment.
+fn held(path: &Path, variable: &str, value: impl AsRef<std::ffi::OsStr>) -> Running {
+    let child = Command::new(path)
         .args(["types", "--seconds", "1"])
-        .env("DOTNET_DefaultDiagnosticPortSuspend", "1")
+        .env(variable, value)
         .stdout(Stdio::null())
-        .spawn()
-        .expect("the program starts");
-    let mut running = Running(child);
-    let process = loop {
-        match dotnet_diagnostics::discovery::find(running.pid()) {
-            Ok(process) => break process,
-            Err(_) => std::thread::sleep(Duration::from_millis(10)),
-        }
-        assert!(
-            running.0.try_wait().expect("our child").is_none(),
-            "it did not wait"
-        );
-    };
-    let client = Client::new(process.endpoint());
+        .spawn();
+    Running(child.expect("the program starts"))
+}
+
+/// A session sees everything from the start of a program that is held until then.
+fn goes_on_when_resumed(endpoint: Endpoint, mut running: Running) {
+    let client = Client::new(endpoint);
     let session = client
         .collect(&early_request(), Fallbacks::NONE)
         .expect("a session");
@@ -259,32 +227,39 @@ fn a_start_held_on_the_own_socket_goes_on_when_resumed() {
 }
 
 #[test]
+fn a_start_held_on_the_own_socket_goes_on_when_resumed() {
+    let test = "a_start_held_on_the_own_socket_goes_on_when_resumed";
+    let Some((_folder, path)) = program(test, App::Epapp) else {
+        return;
+    };
+    let mut running = held(&path, "DOTNET_DefaultDiagnosticPortSuspend", "1");
+    let process = loop {
+        match dotnet_diagnostics::discovery::find(running.pid()) {
+            Ok(process) => break process,
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+        assert!(
+            running.0.try_wait().expect("our child").is_none(),
+            "it did not wait"
+        );
+    };
+    goes_on_when_resumed(process.endpoint(), running);
+}
+
+#[test]
 fn a_start_held_by_a_port_that_the_program_dials_goes_on_when_resumed() {
     let test = "a_start_held_by_a_port_that_the_program_dials_goes_on_when_resumed";
     let Some((folder, path)) = program(test, App::Epapp) else {
         return;
     };
     let listener = Listener::bind(folder.file("port")).expect("a port");
-    let child = Command::new(&path)
-        .args(["types", "--seconds", "1"])
-        .env("DOTNET_DiagnosticPorts", listener.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("the program starts");
-    let mut running = Running(child);
+    let running = held(&path, "DOTNET_DiagnosticPorts", listener.path());
     let runtime = listener
         .next_runtime(HUNG)
         .expect("a port")
         .expect("a process dials");
     assert_eq!(runtime.process_id(), u64::from(running.pid()));
-    let client = Client::new(Endpoint::Runtime(runtime));
-    let session = client
-        .collect(&early_request(), Fallbacks::NONE)
-        .expect("a session");
-    client.resume_runtime().expect("it goes on");
-    has_everything_from_the_start(session);
-    assert!(running.wait_without_reaping(HUNG), "the program hangs");
-    assert!(running.0.wait().expect("our child").success());
+    goes_on_when_resumed(Endpoint::Runtime(runtime), running);
 }
 
 /// What the program's EventSource is told while two sessions come and go is the same with either engine: one command for each change.
@@ -309,16 +284,10 @@ fn callbacks_are_those_of_the_runtimes_own_engine() {
         let open = |arguments: Option<&str>, level| {
             let mut provider = ProviderConfig::new("EpApp", 3, level);
             provider.arguments = arguments.map(str::to_owned);
-            let mut session = client
+            let session = client
                 .collect(&CollectTracing::new([provider]), Fallbacks::NONE)
                 .expect("a session");
-            let stopper = session.stopper();
-            let reader = std::thread::spawn(move || {
-                session
-                    .read_to_end(&mut Vec::new())
-                    .expect("the stream is read")
-            });
-            (stopper, reader)
+            (session.stopper(), reading(session))
         };
         for _ in 0..2 {
             let first = open(Some("EventCounterIntervalSec=1"), 4);
@@ -345,12 +314,22 @@ fn callbacks_are_those_of_the_runtimes_own_engine() {
 
 #[test]
 fn two_hundred_ends_in_the_midst_of_a_session() {
-    let Some((_folder, path)) = program("two_hundred_ends_in_the_midst_of_a_session", App::Stress)
-    else {
+    let test = "two_hundred_ends_in_the_midst_of_a_session";
+    many_ends_in_the_midst_of_a_session(test, Net::Net10, 200);
+}
+
+#[test]
+fn thirty_ends_in_the_midst_of_a_session_on_net_11() {
+    let test = "thirty_ends_in_the_midst_of_a_session_on_net_11";
+    many_ends_in_the_midst_of_a_session(test, Net::Net11, 30);
+}
+
+fn many_ends_in_the_midst_of_a_session(test: &str, net: Net, ends: u64) {
+    let Some((_folder, path)) = program_with(test, App::Stress, net, &[]) else {
         return;
     };
     let mut delivered = 0;
-    for round in 0..200 {
+    for round in 0..ends {
         let mut program = Program::start_command(Command::new(&path).args([
             "--wait",
             "--threads",
@@ -358,10 +337,9 @@ fn two_hundred_ends_in_the_midst_of_a_session() {
             "--count",
             "2000",
         ]));
-        let mut session = program.session("EventPipeStress", 16);
+        let reader = reading(program.session("EventPipeStress", 16));
         program.go();
-        let mut trace = Vec::new();
-        session.read_to_end(&mut trace).expect("the stream is read");
+        let trace = reader.join().expect("the reader ends");
         let attempted: serde_json::Value =
             serde_json::from_str(&program.line()).expect("the program says what it wrote");
         let status = program.end();
@@ -376,7 +354,7 @@ fn two_hundred_ends_in_the_midst_of_a_session() {
         );
         delivered += account.delivered();
     }
-    assert!(delivered > 200 * 4000, "{delivered} events delivered");
+    assert!(delivered > ends * 4000, "{delivered} events delivered");
 }
 
 #[test]
@@ -384,15 +362,7 @@ fn readers_that_vanish_cost_nothing() {
     let Some((_folder, path)) = program("readers_that_vanish_cost_nothing", App::Epapp) else {
         return;
     };
-    let mut program = Program::start_command(Command::new(&path).args([
-        "gc",
-        "--threads",
-        "4",
-        "--seconds",
-        "100000",
-        "--wait",
-    ]));
-    program.go();
+    let program = collecting(&path, "4");
     let client = program.client();
     for round in 0..100 {
         let mut session = client

@@ -246,7 +246,7 @@ impl Clock {
 
     /// How many ticks make `ns` nanoseconds.
     pub fn ticks_in_ns(&self, ns: u64) -> u64 {
-        ((u128::from(ns) << 32) / u128::from(self.rate.max(1))) as u64
+        quotient(ns, self.rate.max(1))
     }
 
     /// Bends the line so that it meets the measured time again, within a second; cheap, does nothing most of the time.
@@ -275,9 +275,9 @@ impl Clock {
         let error = truth.wrapping_sub(base_ns) as i64;
         self.interval_ns = (2 * self.interval_ns).min(REANCHOR_NS);
         // At most a thousandth of the rate, so that the line always rises.
-        let limit = (measured / 1000) as i64;
-        let bend = ((i128::from(error) * i128::from(measured)) / i128::from(self.interval_ns))
-            .clamp(i128::from(-limit), i128::from(limit)) as i64;
+        let most = (self.interval_ns / 1000) as i64;
+        let error = error.clamp(-most, most);
+        let bend = error.saturating_mul(measured as i64) / self.interval_ns as i64;
         self.base_ticks = boundary;
         self.base_ns = base_ns;
         self.rate = measured;
@@ -302,15 +302,33 @@ fn scale(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }
 
+/// `dividend / divisor` with 32 binary places; the most there is where that is too much. Bit by bit: a division of 128 bits
+/// would be half a kilobyte of code.
+fn quotient(dividend: u64, divisor: u64) -> u64 {
+    let (mut quotient, mut rest) = (dividend / divisor, dividend % divisor);
+    if quotient >= ONE {
+        return u64::MAX;
+    }
+    for _ in 0..32 {
+        // The rest is below the divisor, so doubling it loses at most a bit, and then it is the larger one.
+        let is_over = rest >> 63 != 0;
+        rest <<= 1;
+        quotient <<= 1;
+        if is_over || rest >= divisor {
+            rest = rest.wrapping_sub(divisor);
+            quotient |= 1;
+        }
+    }
+    quotient
+}
+
 fn rate(from: (u64, u64), to: (u64, u64)) -> Option<u64> {
     let ticks = to.0.checked_sub(from.0)?;
     let ns = to.1.checked_sub(from.1)?;
     if ticks == 0 || ns == 0 {
         return None;
     }
-    u64::try_from((u128::from(ns) << 32) / u128::from(ticks))
-        .ok()
-        .filter(|rate| *rate != 0)
+    Some(quotient(ns, ticks)).filter(|rate| *rate != 0)
 }
 
 /// How many ticks make a microsecond, roughly (at least 1): for waiting a little, not for time
@@ -324,7 +342,8 @@ pub fn ticks_per_us() -> u64 {
     if ns < MEASURE_NS {
         return 3000;
     }
-    ((u128::from(ticks().saturating_sub(first_ticks)) * 1000) / u128::from(ns)).max(1) as u64
+    let rate = quotient(ticks().saturating_sub(first_ticks), ns);
+    scale(1000, rate).max(1)
 }
 
 #[cfg(test)]
@@ -345,6 +364,34 @@ mod tests {
             );
             clock.reanchor(ticks);
         }
+    }
+
+    #[test]
+    fn quotients_are_those_of_long_division() {
+        let numbers = [
+            1,
+            2,
+            3,
+            1000,
+            2_999_999_999,
+            ONE - 1,
+            ONE,
+            1 << 62,
+            u64::MAX - 1,
+            u64::MAX,
+        ];
+        for dividend in numbers {
+            for divisor in numbers {
+                let expected = (u128::from(dividend) << 32) / u128::from(divisor);
+                let expected = u64::try_from(expected).unwrap_or(u64::MAX);
+                assert_eq!(
+                    quotient(dividend, divisor),
+                    expected,
+                    "{dividend} / {divisor}"
+                );
+            }
+        }
+        assert_eq!(quotient(0, 7), 0);
     }
 
     #[test]

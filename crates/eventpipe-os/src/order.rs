@@ -4,14 +4,33 @@
 
 /// Sorts by `is_less` (heapsort: never worse than n log n, no memory; equal elements in any order).
 pub fn heap_sort<T>(items: &mut [T], mut is_less: impl FnMut(&T, &T) -> bool) {
-    let length = items.len();
+    // One copy of the work for all types of elements, for which it is as good as one place or two.
+    sort(items.len(), &mut |step| match step {
+        Step::Swap(a, b) => {
+            items.swap(a, b);
+            false
+        }
+        Step::IsLess(a, b) => match (items.get(a), items.get(b)) {
+            (Some(a), Some(b)) => is_less(a, b),
+            _ => false,
+        },
+    });
+}
+
+/// What the sort asks of the elements at two places.
+enum Step {
+    Swap(usize, usize),
+    IsLess(usize, usize),
+}
+
+fn sort(length: usize, elements: &mut dyn FnMut(Step) -> bool) {
     // First the larger half of the positions sinks until the slice is a heap with the largest
     // element in front; then the largest goes to the end again and again.
     for step in (0..length + length / 2).rev() {
         let (mut parent, end) = match step.checked_sub(length) {
             Some(parent) => (parent, length),
             None => {
-                items.swap(0, step);
+                elements(Step::Swap(0, step));
                 (0, step)
             }
         };
@@ -20,13 +39,13 @@ pub fn heap_sort<T>(items: &mut [T], mut is_less: impl FnMut(&T, &T) -> bool) {
             if child >= end {
                 break;
             }
-            if child + 1 < end && is_less(&items[child], &items[child + 1]) {
+            if child + 1 < end && elements(Step::IsLess(child, child + 1)) {
                 child += 1;
             }
-            if !is_less(&items[parent], &items[child]) {
+            if !elements(Step::IsLess(parent, child)) {
                 break;
             }
-            items.swap(parent, child);
+            elements(Step::Swap(parent, child));
             parent = child;
         }
     }

@@ -190,7 +190,7 @@ pub fn env(name: &str) -> Option<Vec<u8>> {
 /// The name is empty or has `=` or a zero byte, the value has a zero byte, or memory is short.
 pub fn set_env(name: &str, value: &[u8]) -> Result<(), Error> {
     let invalid = Error::new("setenv", libc::EINVAL);
-    if !is_name(name) || value.contains(&0) {
+    if !is_name(name) || text::has_zero(value) {
         return Err(invalid);
     }
     #[cfg(feature = "std")]
@@ -203,8 +203,8 @@ pub fn set_env(name: &str, value: &[u8]) -> Result<(), Error> {
     }
     #[cfg(not(feature = "std"))]
     {
-        let name = alloc::ffi::CString::new(name).map_err(|_| invalid)?;
-        let value = alloc::ffi::CString::new(value).map_err(|_| invalid)?;
+        let name = text::c_string(name.as_bytes()).ok_or(invalid)?;
+        let value = text::c_string(value).ok_or(invalid)?;
         // SAFETY: two C strings; see the documentation about concurrent readers.
         match unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) } {
             0 => Ok(()),
@@ -230,7 +230,7 @@ pub fn unset_env(name: &str) -> Result<(), Error> {
     }
     #[cfg(not(feature = "std"))]
     {
-        let name = alloc::ffi::CString::new(name).map_err(|_| invalid)?;
+        let name = text::c_string(name.as_bytes()).ok_or(invalid)?;
         // SAFETY: a C string.
         unsafe { libc::unsetenv(name.as_ptr()) };
         Ok(())

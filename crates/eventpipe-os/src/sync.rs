@@ -62,13 +62,7 @@ impl<T> Mutex<T> {
 impl<T: ?Sized> Mutex<T> {
     /// Waits until the lock is ours.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        if self
-            .state
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            self.lock_contended();
-        }
+        lock(&self.state);
         MutexGuard { mutex: self }
     }
 
@@ -88,23 +82,37 @@ impl<T: ?Sized> Mutex<T> {
     pub unsafe fn force_unlock(&self) {
         self.state.store(FREE, Ordering::Release);
     }
+}
 
-    #[cold]
-    fn lock_contended(&self) {
-        for _ in 0..100 {
-            if self.state.load(Ordering::Relaxed) == FREE
-                && self
-                    .state
-                    .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-                    .is_ok()
-            {
-                return;
-            }
-            core::hint::spin_loop();
+fn lock(state: &AtomicU32) {
+    if state
+        .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+        .is_err()
+    {
+        lock_contended(state);
+    }
+}
+
+#[cold]
+fn lock_contended(state: &AtomicU32) {
+    for _ in 0..100 {
+        if state.load(Ordering::Relaxed) == FREE
+            && state
+                .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok()
+        {
+            return;
         }
-        while self.state.swap(CONTENDED, Ordering::Acquire) != FREE {
-            futex_wait(&self.state, CONTENDED, None);
-        }
+        core::hint::spin_loop();
+    }
+    while state.swap(CONTENDED, Ordering::Acquire) != FREE {
+        futex_wait(state, CONTENDED, None);
+    }
+}
+
+fn unlock(state: &AtomicU32) {
+    if state.swap(FREE, Ordering::Release) == CONTENDED {
+        futex_wake(state, 1);
     }
 }
 
@@ -155,9 +163,7 @@ impl<T: ?Sized> DerefMut for MutexGuard<'_, T> {
 
 impl<T: ?Sized> Drop for MutexGuard<'_, T> {
     fn drop(&mut self) {
-        if self.mutex.state.swap(FREE, Ordering::Release) == CONTENDED {
-            futex_wake(&self.mutex.state, 1);
-        }
+        unlock(&self.mutex.state);
     }
 }
 
@@ -279,31 +285,35 @@ impl<T> Once<T> {
             if let Some(value) = self.get() {
                 return value;
             }
-            match self
-                .state
-                .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire)
-            {
-                Ok(_) => {
-                    let value = make.take().map(|make| make());
-                    // SAFETY: state `HELD` by our own exchange: nobody else reads or writes the
-                    // value.
-                    unsafe { *self.value.get() = value };
-                    if self.state.swap(DONE, Ordering::Release) == CONTENDED {
-                        futex_wake(&self.state, ALL);
-                    }
-                }
-                Err(HELD) => {
-                    let _ = self.state.compare_exchange(
-                        HELD,
-                        CONTENDED,
-                        Ordering::Acquire,
-                        Ordering::Acquire,
-                    );
-                }
-                Err(CONTENDED) => futex_wait(&self.state, CONTENDED, None),
-                Err(_) => {}
+            if begin(&self.state) {
+                let value = make.take().map(|make| make());
+                // SAFETY: state `HELD` by our own exchange: nobody else reads or writes the
+                // value.
+                unsafe { *self.value.get() = value };
+                finish(&self.state);
             }
         }
+    }
+}
+
+/// Takes the making of a value upon itself (`true`), or waits until whoever has is done.
+fn begin(state: &AtomicU32) -> bool {
+    loop {
+        match state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(HELD) => {
+                let _ =
+                    state.compare_exchange(HELD, CONTENDED, Ordering::Acquire, Ordering::Acquire);
+            }
+            Err(CONTENDED) => futex_wait(state, CONTENDED, None),
+            Err(_) => return false,
+        }
+    }
+}
+
+fn finish(state: &AtomicU32) {
+    if state.swap(DONE, Ordering::Release) == CONTENDED {
+        futex_wake(state, ALL);
     }
 }
 

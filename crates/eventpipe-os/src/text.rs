@@ -1,7 +1,9 @@
 //! What the system's texts mean. They are bytes, mostly ASCII, and these few lines read them without the machinery for every script and
 //! radix, which would be three kilobytes of a program that only wants to be traced (docs/nativeaot.md).
 
+use alloc::ffi::CString;
 use alloc::string::String;
+use alloc::vec::Vec;
 
 /// The bytes as a string in which what is not UTF-8, and every zero, which formats cannot hold, is `U+FFFD`.
 pub fn lossy(bytes: &[u8]) -> String {
@@ -21,6 +23,23 @@ pub fn lossy(bytes: &[u8]) -> String {
 }
 
 const REPLACEMENT: &str = "\u{FFFD}";
+
+/// Whether one of the bytes is zero. Without the search by words behind `contains`, which has no other use in the engine.
+pub fn has_zero(bytes: &[u8]) -> bool {
+    bytes.iter().position(|byte| *byte == 0).is_some()
+}
+
+/// The bytes as a C string; none where they hold a zero.
+pub fn c_string(bytes: &[u8]) -> Option<CString> {
+    if has_zero(bytes) {
+        return None;
+    }
+    let mut text = Vec::with_capacity(bytes.len() + 1);
+    text.extend_from_slice(bytes);
+    text.push(0);
+    // SAFETY: one zero, at the end.
+    Some(unsafe { CString::from_vec_with_nul_unchecked(text) })
+}
 
 /// A number of digits only, at least one, in a radix up to 16; none when it does not fit.
 pub fn number(digits: &[u8], radix: u8) -> Option<u64> {
@@ -66,6 +85,15 @@ mod tests {
         assert_eq!(lossy(b"a\0b\xFFc"), "a\u{FFFD}b\u{FFFD}c");
         assert_eq!(lossy(b"\0"), "\u{FFFD}");
         assert_eq!(lossy(b""), "");
+    }
+
+    #[test]
+    fn a_c_string_has_its_only_zero_at_the_end() {
+        let text = |bytes| c_string(bytes).map(|text| text.into_bytes_with_nul());
+        assert_eq!(text(b""), Some(b"\0".to_vec()));
+        assert_eq!(text(b"ab"), Some(b"ab\0".to_vec()));
+        assert_eq!(text(b"a\0b"), None);
+        assert_eq!(text(b"\0"), None);
     }
 
     #[test]

@@ -167,7 +167,9 @@ fn with_pid(path: &str) -> String {
         .windows(PLACE.len())
         .position(|window| window == PLACE)
     {
-        let (before, place) = rest.split_at(at);
+        let Some((before, place)) = rest.split_at_checked(at) else {
+            break;
+        };
         replaced.push_str(before);
         replaced.push_str(&message::decimal(u64::from(process::pid())));
         rest = place.get(PLACE.len()..).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Events: the only part of the engine that runs on the threads of the traced program.
 
 use core::fmt;
+#[cfg(feature = "stacks")]
 use core::mem::MaybeUninit;
 use core::sync::atomic::{Ordering, compiler_fence};
 
@@ -19,6 +20,7 @@ const UNREGISTERED: u64 = u64::MAX;
 
 /// The deepest stack that is taken (engine.md 2); deeper ones lose their outermost frames. The format has no mark for that: a stack of so
 /// many frames was cut, or is exactly so deep.
+#[cfg(feature = "stacks")]
 pub(crate) const MAX_FRAMES: usize = 100;
 
 /// An event that a program can write. It lives for ever: a `static` made by [`provider!`](crate::provider), or memory that is
@@ -195,6 +197,13 @@ impl Event {
         }
     }
 
+    #[cfg(not(feature = "stacks"))]
+    #[inline(always)]
+    fn wants_stack(&self) -> bool {
+        false
+    }
+
+    #[cfg(feature = "stacks")]
     #[inline(always)]
     fn wants_stack(&self) -> bool {
         let mask = self.key.mask.load(Ordering::Relaxed);
@@ -218,14 +227,23 @@ impl Event {
             event_thread: options.thread_id,
         };
         if !self.wants_stack() || options.stack.is_some() {
-            return RING.write(&self.key, payload, &record);
+            RING.write(&self.key, payload, &record);
+        } else {
+            #[cfg(feature = "stacks")]
+            self.put_with_stack(payload, &record);
         }
+    }
+
+    #[cfg(feature = "stacks")]
+    #[inline(always)]
+    fn put_with_stack<P: Payload>(&'static self, payload: &P, record: &RecordOptions<'_>) {
         let mut place = [MaybeUninit::uninit(); OWN_FRAMES + MAX_FRAMES];
         let frames = eventpipe_sampler::walk(&mut place);
         let frames = frames.get(OWN_FRAMES..).unwrap_or_default();
-        RING.write(&self.key, payload, &RecordOptions { frames, ..record });
+        RING.write(&self.key, payload, &RecordOptions { frames, ..*record });
     }
 }
 
 /// Frames of this module that a walk from `put_with` begins with.
+#[cfg(feature = "stacks")]
 const OWN_FRAMES: usize = 2;

@@ -8,7 +8,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::sync::atomic::Ordering;
 
-use eventpipe_os::{clock, thread};
+use eventpipe_os::{clock, text, thread};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
@@ -36,8 +36,10 @@ pub(crate) enum Output {
 
 /// Makes or empties a file, not inherited by programs that are started.
 pub(crate) fn create_file(path: &str) -> Result<OwnedFd, SessionError> {
+    let path =
+        text::c_string(path.as_bytes()).ok_or(SessionError::File(Errno::INVAL.raw_os_error()))?;
     rustix::fs::open(
-        path,
+        &*path,
         OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC,
         Mode::from_raw_mode(0o666),
     )

@@ -33,6 +33,9 @@ pub(super) fn compose(comparison: &Comparison, folder: &str) -> (String, Vec<(St
         pictures.push(("loss-by-rate.svg".to_owned(), loss_picture(comparison)));
     }
     suite(&mut out, comparison);
+    if let Some(tables) = &comparison.nativeaot {
+        tables.describe(&mut out);
+    }
     engine_alone(&mut out, comparison);
     _ = writeln!(out, "![ns per event]({folder}/ns-per-event.svg)\n");
     pictures.push((

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
 use super::{Arguments, Comparison, Measured};
+use crate::nativeaot::tables;
 use crate::stress::{Full, Kind, OnOff, Options, ReaderMode, run_once};
 use crate::{Engine, bench, size};
 
@@ -219,10 +220,20 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
         os_clock: false,
     })
     .context("measuring the engine alone")?;
-    let sizes = match arguments.brief {
-        true => None,
-        false => Some(size::measure().context("measuring sizes")?),
-    };
+    let (mut sizes, mut nativeaot) = (None, None);
+    if !arguments.brief {
+        sizes = Some(size::measure().context("measuring sizes")?);
+        if [Engine::Aot10, Engine::OursAot10]
+            .iter()
+            .all(|engine| engines.contains(engine))
+        {
+            nativeaot = Some(tables::measure(
+                arguments.rounds,
+                arguments.duration.min(1.0),
+                lab,
+            )?);
+        }
+    }
     Ok(Comparison {
         machine,
         rounds: arguments.rounds,
@@ -231,5 +242,6 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
         cases,
         engine: Some(engine),
         sizes,
+        nativeaot,
     })
 }

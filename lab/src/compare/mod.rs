@@ -11,7 +11,8 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Figures;
-use crate::size::Sizes;
+use crate::nativeaot::tables::{self, Tables};
+use crate::size::{self, Sizes};
 use crate::stress::Outcome;
 use machine::Machine;
 use matrix::Case;
@@ -31,7 +32,10 @@ pub struct Arguments {
     /// Do not measure: write the document anew from the raw figures of an earlier run.
     #[arg(long, value_name = "FILE")]
     pub from: Option<PathBuf>,
-    /// Leave out the loss by rate, the large events and the sizes.
+    /// With --from: measure sizes and what is inside of NativeAOT programs anew, and keep the rest.
+    #[arg(long, requires = "from")]
+    pub nativeaot: bool,
+    /// Leave out the loss by rate, the large events, the sizes and what is inside of NativeAOT programs.
     #[arg(long)]
     pub brief: bool,
 }
@@ -47,6 +51,8 @@ struct Comparison {
     cases: Vec<Measured>,
     engine: Option<Figures>,
     sizes: Option<Sizes>,
+    #[serde(default)]
+    nativeaot: Option<Tables>,
 }
 
 /// A case with its runs on each engine, in rounds.
@@ -61,7 +67,7 @@ struct Measured {
 /// # Errors
 /// A run fails, or a file cannot be read or written.
 pub fn run(arguments: &Arguments, lab: &Path) -> Result<()> {
-    let comparison = match &arguments.from {
+    let mut comparison = match &arguments.from {
         Some(file) => {
             let text = std::fs::read_to_string(file)
                 .with_context(|| format!("reading {}", file.display()))?;
@@ -69,12 +75,16 @@ pub fn run(arguments: &Arguments, lab: &Path) -> Result<()> {
         }
         None => matrix::measure(arguments, lab)?,
     };
+    if arguments.nativeaot {
+        comparison.sizes = Some(size::measure().context("measuring sizes")?);
+        comparison.nativeaot = Some(tables::measure(arguments.rounds, arguments.duration, lab)?);
+    }
     let folder = arguments.output.with_extension("");
     std::fs::create_dir_all(&folder).with_context(|| format!("creating {}", folder.display()))?;
     let write = |path: &Path, text: &str| {
         std::fs::write(path, text).with_context(|| format!("writing {}", path.display()))
     };
-    if arguments.from.is_none() {
+    if arguments.from.is_none() || arguments.nativeaot {
         let raw = serde_json::to_string(&comparison)?;
         write(&folder.join("figures.json"), &raw)?;
     }

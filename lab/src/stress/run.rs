@@ -64,6 +64,9 @@ pub struct Outcome {
     pub efficiency: Option<f64>,
     /// Processor time of the traced process from the start of the work to its end.
     pub cpu_seconds: f64,
+    /// The same until the threads were done writing.
+    #[serde(default)]
+    pub writing_cpu_seconds: f64,
     /// The same by kind of thread, looked at every 50 ms while the program ran.
     #[serde(default)]
     pub thread_seconds: Vec<ThreadTime>,
@@ -166,6 +169,8 @@ pub fn run_once(
         .context("starting the reader")?;
     input.write_all(b"go\n").context("letting the program go")?;
     let closing = lines.next();
+    // A program that has ended at once is still there, because nobody has waited for it.
+    let writing_cpu = cpu_seconds(pid)? - cpu_before;
     released.store(true, Ordering::Relaxed);
     let (reading, reader) = reading
         .join()
@@ -191,7 +196,7 @@ pub fn run_once(
     Ok(outcome(
         engine,
         (options.buffering, cores, threads),
-        (start, cpu, peak.load(Ordering::Relaxed)),
+        (start, cpu, writing_cpu, peak.load(Ordering::Relaxed)),
         by_name(&threads_before, threads_after),
         reader,
         closing,
@@ -202,7 +207,7 @@ pub fn run_once(
 fn outcome(
     engine: Engine,
     (buffering, cores, threads): (Full, Option<usize>, usize),
-    (start, cpu, peak_rss): (Instant, f64, u64),
+    (start, cpu, writing_cpu_seconds, peak_rss): (Instant, f64, f64, u64),
     thread_seconds: Vec<ThreadTime>,
     reader: ThreadTime,
     closing: Closing,
@@ -235,6 +240,7 @@ fn outcome(
         mb_per_second: reading.bytes as f64 / seconds / 1e6,
         efficiency: read.map(|read| read as f64 / attempted),
         cpu_seconds: cpu,
+        writing_cpu_seconds,
         thread_seconds,
         busy_cores: Some((cpu + reader.user + reader.system) / seconds),
         reader,

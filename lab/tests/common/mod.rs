@@ -1,9 +1,10 @@
 //! What the tests share: programs of the lab as child processes, sessions of our client, temporary folders.
 #![allow(dead_code, reason = "each test file uses its part")]
 
-use std::io::{BufRead, BufReader, Lines, Write};
+use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::PathBuf;
 use std::process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use dotnet_diagnostics::client::{Client, Fallbacks, Session};
@@ -97,6 +98,27 @@ impl Program {
         assert!(self.running.wait_without_reaping(HUNG), "the program hangs");
         self.running.0.wait().expect("it is our child")
     }
+}
+
+/// The whole stream, read on a thread of its own as long as it lasts.
+pub(crate) fn reading(mut session: Session) -> JoinHandle<Vec<u8>> {
+    std::thread::spawn(move || {
+        let mut trace = Vec::new();
+        session.read_to_end(&mut trace).expect("the stream is read");
+        trace
+    })
+}
+
+/// The stream of a session that is stopped after `pause`.
+pub(crate) fn short_session(client: &Client, request: &CollectTracing, pause: Duration) -> Vec<u8> {
+    let session = client
+        .collect(request, Fallbacks::NONE)
+        .expect("the session opens");
+    let stopper = session.stopper();
+    let reader = reading(session);
+    std::thread::sleep(pause);
+    stopper.stop().expect("the stop is answered");
+    reader.join().expect("the reader ends")
 }
 
 /// A folder of its own for a test, removed at its end unless it failed.

@@ -220,7 +220,7 @@ pub(crate) fn put_string(out: &mut Vec<u8>, text: Option<&str>) -> Result<(), En
         put_u32(out, 0);
         return Ok(());
     };
-    if text.contains('\0') {
+    if text.bytes().any(|byte| byte == 0) {
         return Err(EncodeError::EmbeddedZero);
     }
     put_count(out, text.encode_utf16().count().saturating_add(1))?;

@@ -164,7 +164,7 @@ unsafe extern "C" fn EventPipeInternal_DefineEvent(
         .keywords(keywords as u64)
         .version(version)
         .level(Level::from_number(level))
-        .stack(crate::stacks_are_wanted());
+        .stack(false);
     if !metadata.is_null() && length > 0 {
         // SAFETY: the caller's promise.
         let description = unsafe { slice::from_raw_parts(metadata, length as usize) };

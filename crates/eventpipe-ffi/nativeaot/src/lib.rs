@@ -45,9 +45,3 @@ mod sampler;
 #[cfg(feature = "standalone")]
 mod standalone;
 mod text;
-
-/// Whether events have call stacks, of native addresses. In this runtime events never had any, and frames that nobody can name cost time
-/// on each event, so only those who set `DOTNET_EventPipeEnableStackwalk=1` get them.
-fn stacks_are_wanted() -> bool {
-    eventpipe_os::process::env("DOTNET_EventPipeEnableStackwalk").is_some_and(|value| value == b"1")
-}

@@ -35,7 +35,7 @@ pub(crate) fn register() {
             .version(u32::from(row.version))
             .level(Level::from_number(u32::from(row.level)))
             .keywords(row.keywords)
-            .stack(row.stack && crate::stacks_are_wanted());
+            .stack(false);
         let event: &'static Event = provider.define(definition);
         place.store(core::ptr::from_ref(event).cast_mut(), Ordering::Release);
     }

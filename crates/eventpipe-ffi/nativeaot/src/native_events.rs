@@ -26,7 +26,6 @@ pub(crate) struct NativeEvent {
     pub(crate) id: u16,
     pub(crate) version: u8,
     pub(crate) level: u8,
-    pub(crate) stack: bool,
     pub(crate) arguments: Arguments,
 }
 
@@ -128,6 +127,8 @@ macro_rules! native_events {
         impl Native {
             pub(crate) const NAMES: &[&str] = &[$(stringify!($name)),*];
             pub(crate) const ARGUMENTS: &[&str] = &[$($arguments),*];
+            /// Whether they would have stacks in a runtime that has any; NativeAOT has none.
+            pub(crate) const STACKS: &[bool] = &[$($stack),*];
         }
 
         pub(crate) const NATIVE_EVENTS: [NativeEvent; [$(stringify!($name)),*].len()] = [$(NativeEvent {
@@ -136,7 +137,6 @@ macro_rules! native_events {
             id: $id,
             version: $version,
             level: $level,
-            stack: $stack,
             arguments: Arguments::of($arguments),
         }),*];
     };

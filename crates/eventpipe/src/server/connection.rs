@@ -2,13 +2,12 @@
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::mem::MaybeUninit;
 
 use dotnet_diagnostics::codec::{ErrorCode, Progress, RequestReader, Strictness, encode_error};
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, IoSliceMut};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvFlags, ReturnFlags, SendFlags};
 
 use super::commands::{self, Answer};
 #[cfg(any(feature = "perf-map", feature = "dump"))]
@@ -148,22 +147,19 @@ impl Connection {
         }
     }
 
-    /// Takes the byte that comes with a descriptor, and closes the descriptor. A byte without one is a request that does not parse.
+    /// Takes the byte that comes with a descriptor, and leaves the descriptor: without room for one the kernel closes it, and says that
+    /// there was something. A byte without one is a request that does not parse.
     fn receive(&mut self, code: ErrorCode, now_ns: u64) -> bool {
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let mut control = RecvAncillaryBuffer::default();
         let mut byte = [0];
         let mut pieces = [IoSliceMut::new(&mut byte)];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        match rustix::net::recvmsg(&*self.socket, &mut pieces, &mut control, flags) {
+        let received = match rustix::net::recvmsg(&*self.socket, &mut pieces, &mut control, flags) {
             Err(Errno::AGAIN | Errno::INTR) => return true,
             Err(_) => return false,
-            Ok(_) => {}
-        }
-        let has_descriptor = control.drain().any(|message| match message {
-            RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next().is_some(),
-            _ => false,
-        });
+            Ok(received) => received,
+        };
+        let has_descriptor = received.flags.contains(ReturnFlags::CTRUNC);
         let code = if has_descriptor {
             code
         } else {

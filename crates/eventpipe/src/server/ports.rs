@@ -8,6 +8,7 @@ use dotnet_diagnostics::codec::Advertise;
 use dotnet_diagnostics::port_config::{PortConfig, PortMode};
 use eventpipe_os::process;
 use eventpipe_os::sync::Signal;
+use eventpipe_os::text::c_string;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
 use rustix::net::{SendFlags, SocketAddrUnix};
@@ -59,7 +60,8 @@ pub(super) fn from_environment() -> Vec<Port> {
             ]);
             continue;
         }
-        let Ok(address) = SocketAddrUnix::new(config.address.as_str()) else {
+        let path = c_string(config.address.as_bytes());
+        let Some(Ok(address)) = path.as_deref().map(SocketAddrUnix::new) else {
             message::warn(&[
                 "no diagnostics port ",
                 &config.address,

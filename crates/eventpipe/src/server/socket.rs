@@ -1,8 +1,11 @@
 //! The listening socket: its name, its protection, and that it disappears with the process (ipc.md 3).
 
+use alloc::ffi::CString;
 use alloc::string::String;
+use core::ffi::CStr;
 
 use eventpipe_os::process;
+use eventpipe_os::text::c_string;
 use rustix::fd::{AsFd as _, OwnedFd};
 use rustix::fs::{AtFlags, CWD, FileType, Mode};
 use rustix::io::Errno;
@@ -49,7 +52,7 @@ impl From<Errno> for ListenError {
 #[derive(Debug)]
 pub(super) struct Listener {
     socket: OwnedFd,
-    path: String,
+    path: CString,
     /// Only the process that made the file removes it.
     pid: u32,
 }
@@ -71,8 +74,8 @@ fn path() -> String {
 
 impl Listener {
     pub(super) fn open() -> Result<Self, ListenError> {
-        let path = path();
-        let address = SocketAddrUnix::new(path.as_str()).map_err(|_| ListenError::PathTooLong)?;
+        let path = c_string(path().as_bytes()).ok_or(Errno::INVAL)?;
+        let address = SocketAddrUnix::new(&*path).map_err(|_| ListenError::PathTooLong)?;
         let socket = stream_socket()?;
         // The mode of the descriptor becomes the mode of the file at the bind: there is no moment with a wider one.
         rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
@@ -101,7 +104,7 @@ impl Listener {
 
     pub(super) fn remove(&self) {
         if self.pid == process::pid() {
-            let _ = rustix::fs::unlink(self.path.as_str());
+            let _ = rustix::fs::unlink(&*self.path);
         }
     }
 }
@@ -116,7 +119,7 @@ pub(super) fn stream_socket() -> Result<OwnedFd, Errno> {
 }
 
 /// A file of our name with nobody behind it: left by the program that this process ran before an `exec`.
-fn remove_stale(path: &str, address: &SocketAddrUnix) -> Result<(), ListenError> {
+fn remove_stale(path: &CStr, address: &SocketAddrUnix) -> Result<(), ListenError> {
     let file = rustix::fs::statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)?;
     let is_ours = FileType::from_raw_mode(file.st_mode) == FileType::Socket
         && file.st_uid == rustix::process::geteuid().as_raw();

@@ -35,7 +35,7 @@ pub(crate) fn encode(
     format: FormatVersion,
     timestamp: u64,
     flags: u32,
-    threads: impl Iterator<Item = (u64, u32)>,
+    threads: &mut dyn Iterator<Item = (u64, u32)>,
 ) {
     put_u64(out, timestamp);
     if format == FormatVersion::V6 {

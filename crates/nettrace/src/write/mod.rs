@@ -414,9 +414,19 @@ impl TraceWriter {
     where
         I: IntoIterator<Item = (u64, u32)>,
     {
+        self.list_threads(timestamp, flags, &mut threads.into_iter());
+    }
+
+    /// [`sequence_point`](Self::sequence_point), once for all kinds of lists.
+    fn list_threads(
+        &mut self,
+        timestamp: u64,
+        flags: u32,
+        threads: &mut dyn Iterator<Item = (u64, u32)>,
+    ) {
         self.flush();
         let format = self.format_version();
-        let mut threads = threads.into_iter().peekable();
+        let mut threads = threads.peekable();
         loop {
             // A block has room for about a million threads; more of them take several points at the same time, of
             // which the last has the flags.
@@ -426,7 +436,7 @@ impl TraceWriter {
                 format,
                 timestamp,
                 0,
-                threads.by_ref().take(MAX_LISTED),
+                &mut threads.by_ref().take(MAX_LISTED),
             );
             let is_last = threads.peek().is_none();
             if is_last && self.format() == WriteFormat::V6 {
