@@ -87,12 +87,12 @@ impl Consumer {
     }
 
     /// See [`SessionEncoder::finish`].
-    pub(crate) fn finish(self, time_ns: u64) {
+    pub(crate) fn finish(self, time_ns: u64, before_the_end: impl FnOnce()) {
         match self {
-            Consumer::Stream(encoder) => encoder.finish(time_ns),
+            Consumer::Stream(encoder) => encoder.finish(time_ns, before_the_end),
             #[cfg(feature = "netperf")]
-            Consumer::NetPerf(encoder) => encoder.finish(time_ns),
-            Consumer::Listener(ear) => ear.finish(),
+            Consumer::NetPerf(encoder) => encoder.finish(time_ns, before_the_end),
+            Consumer::Listener(ear) => ear.finish(before_the_end),
         }
     }
 }

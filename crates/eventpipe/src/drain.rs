@@ -215,11 +215,15 @@ impl Sessions {
             drain.collect_lost(1 << bit, self);
             self.active &= !(1 << bit);
             let encoder = self.encoders.get_mut(bit as usize).and_then(Option::take);
-            if let Some(encoder) = encoder {
-                encoder.finish(self.clock.to_ns(boundary_ticks));
-            }
-            if let Some(mut control) = ENGINE.control.lock() {
-                control.release(bit);
+            // Whoever waits for the end may start another session at once, and finds the place free.
+            let release = || {
+                if let Some(mut control) = ENGINE.control.lock() {
+                    control.release(bit);
+                }
+            };
+            match encoder {
+                Some(encoder) => encoder.finish(self.clock.to_ns(boundary_ticks), release),
+                None => release(),
             }
         }
     }

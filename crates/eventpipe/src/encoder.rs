@@ -258,8 +258,9 @@ impl SessionEncoder {
         !self.changed.is_empty() && self.session.queue.has_room_or_wakes()
     }
 
-    /// Ends the stream: `ProcessInfo`, the last sequence point, the end tag.
-    pub(crate) fn finish(mut self, time_ns: u64) {
+    /// Ends the stream: `ProcessInfo`, the last sequence point, the end tag. `before_the_end` runs when all of it has been handed over
+    /// and before anybody is told.
+    pub(crate) fn finish(mut self, time_ns: u64, before_the_end: impl FnOnce()) {
         let time_ns = time_ns.max(self.newest_ns);
         self.process_info(time_ns);
         if self.rundown != 0 {
@@ -273,6 +274,7 @@ impl SessionEncoder {
         self.writer.finish();
         self.hand_over();
         self.publish_counts();
+        before_the_end();
         self.session.queue.close();
     }
 

@@ -253,8 +253,9 @@ impl Ear {
         }
     }
 
-    pub(crate) fn finish(mut self) {
+    pub(crate) fn finish(mut self, before_the_end: impl FnOnce()) {
         self.boundary();
+        before_the_end();
         self.feed.signal.set();
         self.session.set_ended();
     }

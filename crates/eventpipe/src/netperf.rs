@@ -156,8 +156,8 @@ impl NetPerfEncoder {
         }
     }
 
-    /// Ends the stream: `ProcessInfo` and the end tag.
-    pub(crate) fn finish(mut self, time_ns: u64) {
+    /// Ends the stream: `ProcessInfo` and the end tag; otherwise as [`SessionEncoder::finish`](crate::encoder::SessionEncoder::finish).
+    pub(crate) fn finish(mut self, time_ns: u64, before_the_end: impl FnOnce()) {
         self.boundary(u64::MAX);
         self.writer.define_encoded(
             process_info::PROCESS_INFO_METADATA,
@@ -176,6 +176,7 @@ impl NetPerfEncoder {
         let _ = self.writer.event(&record, &[]);
         self.writer.finish();
         self.hand_over();
+        before_the_end();
         self.session.queue.close();
     }
 

@@ -58,6 +58,23 @@ fn there_can_be_sixty_four_sessions_and_the_next_one_is_refused() {
 }
 
 #[test]
+fn the_place_of_a_session_that_has_ended_is_free_at_once() {
+    let _alone = alone();
+    let start = || {
+        SessionRequest::new()
+            .provider(ProviderRequest::new("Shared"))
+            .start_callback(|_| {})
+    };
+    let mut sessions: Vec<_> = (0..64).map(|_| start().expect("a place")).collect();
+    for round in 0..200 {
+        let session = &mut sessions[round * 7 % 64];
+        assert!(session.stop());
+        *session = start().unwrap_or_else(|error| panic!("round {round}: {error}"));
+    }
+    assert!(sessions.iter().all(|session| session.stop()));
+}
+
+#[test]
 fn ids_are_never_used_again() {
     let _alone = alone();
     let mut last = 0;
