@@ -2,13 +2,15 @@
 
 use std::fmt::Write;
 
-const COLOURS: [&str; 8] = [
+const COLOURS: [&str; 11] = [
     "#d55e00", "#999999", "#56b4e9", "#0072b2", "#009e73", "#cc79a7", "#e69f00", "#f0e442",
+    "#000000", "#8b4513", "#6a3d9a",
 ];
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 910.0;
 const HEIGHT: f64 = 400.0;
 const LEFT: f64 = 84.0;
-const RIGHT: f64 = 200.0;
+/// The longest name of an engine.
+const RIGHT: f64 = 250.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 56.0;
 
