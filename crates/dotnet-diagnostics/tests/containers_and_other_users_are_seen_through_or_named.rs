@@ -4,6 +4,7 @@
 mod live;
 
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use dotnet_diagnostics::Error;
@@ -59,7 +60,8 @@ fn a_target_in_a_container_is_found_by_the_pid_seen_here() {
 
     let process = discovery::find(pid).unwrap();
     assert_eq!((process.pid, process.container_pid), (pid, 1));
-    assert!(process.socket.starts_with(format!("/proc/{pid}/root/tmp")));
+    let seen_from_here: PathBuf = ["/proc", &pid.to_string(), "root", "tmp"].iter().collect();
+    assert!(process.socket.starts_with(seen_from_here));
     assert!(discovery::processes().unwrap().contains(&process));
     let client = Client::new(process.endpoint());
     assert_eq!(client.process_info().unwrap().process_id, 1);

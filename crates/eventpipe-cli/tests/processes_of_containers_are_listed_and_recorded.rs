@@ -8,6 +8,7 @@ use peers::{Peers, Runtime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use support::{Scratch, answer, report, run, tool};
 
@@ -121,11 +122,11 @@ fn a_program_with_our_engine_by_the_pid_that_it_has_here() {
     assert_eq!(row["container_pid"], 1, "{row}");
     assert_eq!(row["kind"], "EventPipe", "{row}");
     assert_eq!(row["user"], "root", "{row}");
-    let socket = row["socket"].as_str().unwrap();
-    assert!(
-        socket.starts_with(&format!("/proc/{}/root/tmp/", target.pid)),
-        "{row}"
-    );
+    let socket = Path::new(row["socket"].as_str().unwrap());
+    let seen_from_here: PathBuf = ["/proc", &target.pid.to_string(), "root", "tmp"]
+        .iter()
+        .collect();
+    assert!(socket.starts_with(seen_from_here), "{row}");
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..4], ["1", "root", "eventpipe"], "{line}");
 
