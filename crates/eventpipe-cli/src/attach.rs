@@ -4,6 +4,7 @@
 use crate::child::Launched;
 use crate::commands::report::lost_text;
 use crate::drive::{self, Driven, Message, Options, Reason, SessionControl};
+use crate::enter;
 use crate::exit_code::ExitCode;
 use crate::human;
 use crate::live::LiveLine;
@@ -70,20 +71,35 @@ struct Arrived {
     senders: Vec<Sender<Message>>,
 }
 
+impl Arrived {
+    /// One more has come.
+    fn arrive(&mut self) {
+        self.count = self.count.saturating_add(1);
+        // Recordings that are over do not listen any more.
+        self.senders
+            .retain(|sender| sender.send(Message::Signal).is_ok());
+    }
+}
+
 impl Signals {
-    /// Takes the signals from now on.
-    pub(crate) fn listen() -> anyhow::Result<Signals> {
+    /// Takes the signals from now on; so does Enter count as the first of them, where it is not the started command's.
+    pub(crate) fn listen(with_enter: bool) -> anyhow::Result<Signals> {
         let signals = Signals(Arc::default());
         let arriving = signals.clone();
         crate::signals::forward(move |_| {
-            let mut arrived = arriving.lock();
-            arrived.count = arrived.count.saturating_add(1);
-            // Recordings that are over do not listen any more.
-            arrived
-                .senders
-                .retain(|sender| sender.send(Message::Signal).is_ok());
+            enter::ignore();
+            arriving.lock().arrive();
         })
         .context("preparing for signals")?;
+        if with_enter {
+            let arriving = signals.clone();
+            enter::watch(move || {
+                let mut arrived = arriving.lock();
+                if arrived.count == 0 {
+                    arrived.arrive();
+                }
+            });
+        }
         Ok(signals)
     }
 
@@ -174,6 +190,12 @@ impl Recording {
         show_line: bool,
         child: Option<&mut Launched>,
     ) -> Finished {
+        if options.ends_on_enter {
+            let sender = self.channel.sender.clone();
+            enter::watch(move || {
+                let _ = sender.send(Message::Enter);
+            });
+        }
         let mut line = LiveLine::new(show_line, options.duration);
         let driven = drive::drive(
             &mut self.control,

@@ -81,8 +81,8 @@ Providers: Name[:Keywords[:Level[:key=value;key2=\"v;2\"]]], joined by commas.
   Keywords: hexadecimal, default 0. Level: name or number, default 4.
   In double quotes , ; = : are plain characters, and \\n \\r \\t \\\\ are escapes.
 
-Ctrl+C or SIGTERM ends the recording properly, a second Ctrl+C within a
-second. The file is readable in either case.
+Ctrl+C, Enter on the terminal or SIGTERM ends the recording properly, a second
+Ctrl+C within a second. The file is readable in either case.
 
 Examples:
   eventpipe collect -p 1234 --duration 10s
@@ -94,7 +94,7 @@ pub(crate) struct Collect {
     pub(crate) target: Target,
 
     /// Every process that can be traced, each into its own file. So does a pattern such as 'web*' for -n.
-    /// With --diagnostic-port: every process that dials in, until Ctrl+C.
+    /// With --diagnostic-port: every process that dials in, until Ctrl+C or Enter.
     #[arg(long, conflicts_with_all = ["process_id", "name", "command"])]
     pub(crate) all: bool,
 
@@ -200,7 +200,7 @@ pub(crate) struct Collect {
     #[arg(long)]
     pub(crate) fail_on_drop: bool,
 
-    /// Let the started command use the terminal (its input, its output, Ctrl+C); no live line.
+    /// Let the started command use the terminal (its input, its output, Enter, Ctrl+C); no live line.
     #[arg(long, requires = "command")]
     pub(crate) show_child_io: bool,
 

@@ -2,8 +2,8 @@
 //! request to stop are messages to it.
 //!
 //! ```text
-//! Recording ──Ctrl+C, SIGTERM, duration, full disk──► Stopping ──second Ctrl+C──► Aborting
-//!     └────────────── end of the stream ─────────────────┴──────────────────────────┴──► done
+//! Recording ──Enter, Ctrl+C, SIGTERM, duration, full disk──► Stopping ──second Ctrl+C──► Aborting
+//!     └────────────────── end of the stream ────────────────────┴──────────────────────────┴──► done
 //! ```
 //!
 //! *Stopping* asks the target to end the session, on a second connection, while the recorder goes on
@@ -11,6 +11,7 @@
 //! takes as long as it takes. *Aborting* closes the connection; within a second the tool has ended.
 
 use crate::child::Launched;
+use crate::enter;
 use crate::human;
 use crate::live::{INTERVAL, LiveLine};
 use crate::recording::{Outcome, Progress};
@@ -24,6 +25,8 @@ use std::time::{Duration, Instant};
 pub(crate) enum Message {
     /// One of the ending signals arrived.
     Signal,
+    /// Enter was pressed.
+    Enter,
     /// The event came that was to end the recording.
     StoppingEvent,
     /// The recorder came to the end of the stream.
@@ -47,6 +50,8 @@ pub(crate) struct Options {
     pub(crate) duration: Option<Duration>,
     /// How long the target may go on sending after it was asked to stop.
     pub(crate) rundown_timeout: Option<Duration>,
+    /// Whether Enter ends the recording, where standard input is a terminal.
+    pub(crate) ends_on_enter: bool,
     /// Whether lost events make the recording a failure.
     pub(crate) fail_on_drop: bool,
     /// The command gets the first Ctrl+C to itself.
@@ -126,7 +131,7 @@ pub(crate) fn drive(
                 Phase::Recording => stop = true,
                 _ => abort = true,
             },
-            Ok(Message::StoppingEvent) => stop = true,
+            Ok(Message::Enter | Message::StoppingEvent) => stop = true,
             Ok(Message::StopAnswered(answer)) => {
                 stop_error = answer.err();
                 tail_deadline = Some(Instant::now() + TAIL_LIMIT);
@@ -147,6 +152,9 @@ pub(crate) fn drive(
                 rundown_deadline = options.rundown_timeout.map(|limit| Instant::now() + limit);
                 events_at_stop = progress.events.load(Ordering::Relaxed);
                 phase = Phase::Stopping;
+                if options.ends_on_enter {
+                    enter::ignore();
+                }
                 reason = Reason::Asked;
                 control.stop(sender.clone());
             }
@@ -173,7 +181,7 @@ pub(crate) fn drive(
 
 fn hint(phase: &Phase, progress: &Progress, events_at_stop: u64) -> String {
     match phase {
-        Phase::Recording => "Ctrl+C stops".to_owned(),
+        Phase::Recording => format!("{} stops", enter::keys()),
         // Most of what comes now is the rundown: the methods and modules of the process.
         Phase::Stopping => {
             let events = progress.events.load(Ordering::Relaxed);
@@ -242,6 +250,7 @@ mod tests {
     const NOTHING: Options = Options {
         duration: None,
         rundown_timeout: None,
+        ends_on_enter: false,
         fail_on_drop: false,
         first_signal_is_the_childs: false,
     };

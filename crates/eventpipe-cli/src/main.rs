@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod demo_program;
 mod drive;
+mod enter;
 mod exit_code;
 mod filter;
 mod human;

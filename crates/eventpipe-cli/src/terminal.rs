@@ -43,6 +43,14 @@ pub(crate) fn line(text: &str) {
     let _ = error.write_all(format!("{AWAY}{text}").as_bytes());
 }
 
+/// The terminal has echoed a line's end: takes the live line away that it left above, so that the next is drawn there.
+pub(crate) fn line_was_entered() {
+    let mut error = io::stderr().lock();
+    if HAS_LINE.load(Ordering::Relaxed) {
+        let _ = error.write_all(format!("{AWAY}\x1b[A{AWAY}").as_bytes());
+    }
+}
+
 /// Says something on standard error unless it was said before: recordings of several processes have much in common.
 pub(crate) fn note_once(text: String) {
     static SAID: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());

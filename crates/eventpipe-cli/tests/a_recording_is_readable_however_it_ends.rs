@@ -213,21 +213,12 @@ fn through_a_pipe_into_the_reader() {
     drop(scratch);
 }
 
-#[test]
-fn by_ctrl_c_in_a_terminal_which_is_left_tidy() {
-    const TEST: &str = "by_ctrl_c_in_a_terminal_which_is_left_tidy";
-    let scratch = Scratch::new("terminal");
-    let target = Target::at_work();
-    let file = scratch.file("a.nettrace");
-    let tool = support::tool().get_program().to_str().unwrap().to_owned();
-    let line = format!(
-        "exec '{tool}' collect -p {} --providers Demo-Requests:ff:5 -o '{}'",
-        target.pid(),
-        file.display()
-    );
+/// Runs a line of the shell in a terminal; types each text as soon as what was typed before is done and its mark is
+/// shown. Gives what was shown, and whether it went well; `None` where there is no terminal to be had.
+fn in_a_terminal(test: &str, line: &str, typed: &[(&str, &str)]) -> Option<(String, bool)> {
     // Gives the command a terminal, and passes on what comes here.
     let script = Command::new("script")
-        .args(["-qfec", &line, "/dev/null"])
+        .args(["-qfec", line, "/dev/null"])
         .env("TERM", "xterm")
         // Some shells stay in between, and die of the signal that the command obeys.
         .env("SHELL", "/bin/sh")
@@ -235,28 +226,65 @@ fn by_ctrl_c_in_a_terminal_which_is_left_tidy() {
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut script) = script else {
-        return peers::skipped(TEST, "there is no program 'script'");
+        peers::skipped(test, "there is no program 'script'");
+        return None;
     };
     let (mut shown, mut buffer) = (String::new(), [0; 4096]);
     let mut output = script.stdout.take().unwrap();
     let mut input = script.stdin.take().unwrap();
-    let mut has_stopped = false;
+    let mut typed = typed.iter();
+    let mut next = typed.next();
+    let mut seen = 0;
     loop {
         let count = output.read(&mut buffer).unwrap();
         if count == 0 {
             break;
         }
         shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
-        if !has_stopped && shown.contains("Ctrl+C stops") {
-            has_stopped = true;
-            input.write_all(b"\x03").unwrap();
+        while let Some((mark, text)) = next {
+            let Some(at) = shown[seen..].find(mark) else {
+                break;
+            };
+            seen += at + mark.len();
+            input.write_all(text.as_bytes()).unwrap();
+            next = typed.next();
         }
     }
-    assert!(script.wait().unwrap().success(), "{shown:?}");
-    assert!(complete(&file) > 0);
-    // Each drawing begins by taking away the one before, and the echo of ^C, wherever it fell, has begun no new line.
+    Some((shown, script.wait().unwrap().success()))
+}
+
+/// The words that record the demo program into a file, for a shell.
+fn shell_words(target: &Target, file: &Path) -> String {
+    format!(
+        "'{}' collect -p {} --providers Demo-Requests:ff:5 -o '{}'",
+        support::tool().get_program().display(),
+        target.pid(),
+        file.display()
+    )
+}
+
+/// What was drawn in place, and what stood there at the end. Each drawing begins by taking away the one before.
+#[track_caller]
+fn live_line(shown: &str) -> (&str, &str) {
     let live = &shown[shown.find("\r\x1b[2K").unwrap()..];
-    let (drawn, last) = live.trim_end().rsplit_once("\r\x1b[2K").unwrap();
+    live.trim_end().rsplit_once("\r\x1b[2K").unwrap()
+}
+
+#[test]
+fn by_ctrl_c_in_a_terminal_which_is_left_tidy() {
+    const TEST: &str = "by_ctrl_c_in_a_terminal_which_is_left_tidy";
+    let scratch = Scratch::new("terminal");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    let line = format!("exec {}", shell_words(&target, &file));
+    let ctrl_c = [("Enter or Ctrl+C stops", "\x03")];
+    let Some((shown, went_well)) = in_a_terminal(TEST, &line, &ctrl_c) else {
+        return;
+    };
+    assert!(went_well, "{shown:?}");
+    assert!(complete(&file) > 0);
+    // The echo of ^C, wherever it fell, has begun no new line.
+    let (drawn, last) = live_line(&shown);
     for part in ["Ctrl+C stops", "^C", "stopping: "] {
         assert!(drawn.contains(part), "{shown:?}");
     }
@@ -265,4 +293,74 @@ fn by_ctrl_c_in_a_terminal_which_is_left_tidy() {
         last.contains(" events, ") && last.contains(" lost"),
         "{shown:?}"
     );
+}
+
+#[test]
+fn by_enter_in_a_terminal_which_is_left_tidy() {
+    const TEST: &str = "by_enter_in_a_terminal_which_is_left_tidy";
+    let scratch = Scratch::new("enter");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    // A line that follows the first is not the tool's.
+    let line = format!(
+        "{}; read rest; echo \"rest=$rest.\"",
+        shell_words(&target, &file)
+    );
+    let enter = [("Enter or Ctrl+C stops", "\n"), (" lost, ", "kept\n")];
+    let Some((shown, went_well)) = in_a_terminal(TEST, &line, &enter) else {
+        return;
+    };
+    assert!(went_well && shown.contains("rest=kept."), "{shown:?}");
+    assert!(complete(&file) > 0);
+    // Where the echo has begun a new line, the old one is taken away before the next is drawn.
+    let recorded = &shown[..shown.find("a.nettrace: ").unwrap()];
+    let (drawn, _) = live_line(recorded);
+    assert_eq!(drawn.matches('\n').count(), 1, "{shown:?}");
+    assert!(drawn.contains("\r\x1b[2K\x1b[A\r\x1b[2K"), "{shown:?}");
+}
+
+#[test]
+fn by_a_signal_in_the_background_where_enter_is_the_shells() {
+    const TEST: &str = "by_a_signal_in_the_background_where_enter_is_the_shells";
+    let scratch = Scratch::new("background");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    // With -m each job has its own process group, and the shell keeps the terminal. Jobs that the terminal stopped
+    // would never come to an end.
+    let line = format!(
+        "set -m; {} & for i in 1 2 3; do read line; echo \"got=$line.\"; done; kill -INT $!; wait $!; echo \"code=$?.\"",
+        shell_words(&target, &file)
+    );
+    let typed = [
+        (" lost  Ctrl+C stops", "one\n"),
+        ("got=one.", "\n"),
+        ("got=.", "three\n"),
+    ];
+    let Some((shown, _)) = in_a_terminal(TEST, &line, &typed) else {
+        return;
+    };
+    assert!(
+        shown.contains("got=three.") && shown.contains("code=0."),
+        "{shown:?}"
+    );
+    assert!(complete(&file) > 0);
+}
+
+#[test]
+fn by_its_duration_where_somebody_typed_ahead() {
+    const TEST: &str = "by_its_duration_where_somebody_typed_ahead";
+    let scratch = Scratch::new("ahead");
+    let target = Target::at_work();
+    let file = scratch.file("a.nettrace");
+    let line = format!(
+        "echo now; read first; {} --duration 500ms; read line; echo \"got=$line.\"",
+        shell_words(&target, &file)
+    );
+    let typed = [("now", "first\nahead\n"), (" lost, ", "late\n")];
+    let Some((shown, went_well)) = in_a_terminal(TEST, &line, &typed) else {
+        return;
+    };
+    assert!(went_well && shown.contains("got=ahead."), "{shown:?}");
+    assert!(!shown.contains("Enter or"), "{shown:?}");
+    assert!(complete(&file) > 0);
 }

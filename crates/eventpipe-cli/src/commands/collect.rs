@@ -52,12 +52,11 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     }
     let channel = Channel::with_signals()?;
 
-    let show_line = !arguments.show_child_io && io::stderr().is_terminal();
     let output = arguments.output.as_deref();
     if arguments.command.is_empty() {
         let mut reached = reach(&arguments.target, &channel)?;
         reached.tell_of_others()?;
-        return record(arguments, &asked, reached, channel, output, show_line);
+        return record(arguments, &asked, reached, channel, output, true);
     }
     let mut launch = Launch::start(arguments)?;
     let client = launch.dialled_in(&channel)?;
@@ -65,9 +64,7 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     let mut reached = Reached::found(client, name, launch.child.id(), launch.is_native);
     reached.by_port = true;
     let child = Some(&mut launch.child);
-    let finished = run(
-        arguments, &asked, &reached, channel, output, show_line, child,
-    )?;
+    let finished = run(arguments, &asked, &reached, channel, output, true, child)?;
     Ok(launch.finish(&finished))
 }
 
@@ -83,16 +80,16 @@ fn refuse_what_is_not_there(arguments: &Collect) -> Result<(), Failure> {
     Err(Failure::new(ExitCode::Unsupported, text))
 }
 
-/// Records a process that runs; gives the exit code.
+/// Records a process that runs, alone or as one of several; gives the exit code.
 pub(crate) fn record(
     arguments: &Collect,
     asked: &Asked<'_>,
     reached: Reached,
     channel: Channel,
     output: Option<&Path>,
-    show_line: bool,
+    is_alone: bool,
 ) -> anyhow::Result<u8> {
-    let finished = run(arguments, asked, &reached, channel, output, show_line, None)?;
+    let finished = run(arguments, asked, &reached, channel, output, is_alone, None)?;
     Ok(finished.code as u8)
 }
 
@@ -102,7 +99,7 @@ fn run(
     reached: &Reached,
     channel: Channel,
     output: Option<&Path>,
-    show_line: bool,
+    is_alone: bool,
     child: Option<&mut Launched>,
 ) -> anyhow::Result<Finished> {
     let request = profiles::combine(&Asked {
@@ -153,12 +150,16 @@ fn run(
             "eventpipe: the process could not be resumed: {error}"
         ));
     }
+    // Several share the terminal, and a command may have it to itself.
+    let has_terminal = is_alone && !arguments.show_child_io;
     let options = Options {
         duration: reached.duration.or(arguments.duration),
         rundown_timeout: arguments.rundown_timeout,
+        ends_on_enter: has_terminal,
         fail_on_drop: arguments.fail_on_drop,
         first_signal_is_the_childs: arguments.show_child_io,
     };
+    let show_line = has_terminal && io::stderr().is_terminal();
     Ok(recording.run(&options, show_line, child))
 }
 

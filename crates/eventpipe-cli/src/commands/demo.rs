@@ -67,6 +67,7 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
     let options = Options {
         duration: None,
         rundown_timeout: None,
+        ends_on_enter: true,
         fail_on_drop: true,
         first_signal_is_the_childs: false,
     };

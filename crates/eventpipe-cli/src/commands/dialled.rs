@@ -8,6 +8,7 @@ use crate::attach::Signals;
 use crate::child::{Launched, exit_code_of};
 use crate::cli::Collect;
 use crate::commands::several::{own_output, record_one, refuse_standard_output};
+use crate::enter;
 use crate::exit_code::{ExitCode, Failure};
 use crate::launch::{Others, own_listener};
 use crate::profiles::Asked;
@@ -36,7 +37,7 @@ pub(crate) fn is_asked(arguments: &Collect) -> bool {
 /// Records them all; gives the exit code.
 pub(crate) fn collect(arguments: &Collect, asked: &Asked<'_>) -> anyhow::Result<u8> {
     refuse_standard_output(arguments)?;
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(!arguments.show_child_io)?;
     let listener = match &arguments.target.diagnostic_port {
         Some(port) => listen(port)?,
         None => own_listener()?,
@@ -91,8 +92,9 @@ fn listen(port: &str) -> anyhow::Result<Listener> {
     }
     let listener = Listener::bind(PathBuf::from(&port.path)).map_err(attach_failure)?;
     note(format_args!(
-        "recording every process that dials in: DOTNET_DiagnosticPorts={} (Ctrl+C ends)",
-        listener.path().display()
+        "recording every process that dials in: DOTNET_DiagnosticPorts={} ({} ends)",
+        listener.path().display(),
+        enter::keys()
     ));
     Ok(listener)
 }
@@ -126,6 +128,7 @@ impl Whole<'_> {
                     break;
                 }
             }
+            enter::ignore();
             // Whoever dials in while the recordings end must not wait for ever.
             let others = Others::go_on(listener)?;
             let codes = recorders

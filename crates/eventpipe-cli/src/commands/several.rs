@@ -6,6 +6,7 @@
 use crate::attach::{Channel, Signals};
 use crate::cli::Collect;
 use crate::commands::collect::record;
+use crate::enter;
 use crate::exit_code::{ExitCode, Failure};
 use crate::profiles::Asked;
 use crate::reach::Reached;
@@ -25,8 +26,13 @@ pub(crate) fn is_asked(arguments: &Collect) -> bool {
 pub(crate) fn collect(arguments: &Collect, asked: &Asked<'_>) -> anyhow::Result<u8> {
     refuse_standard_output(arguments)?;
     let found = chosen(arguments)?;
-    note(format_args!("recording {} processes", found.len()));
-    let signals = Signals::listen()?;
+    let signals = Signals::listen(true)?;
+    note(format_args!(
+        "recording {} process{} ({} ends)",
+        found.len(),
+        if found.len() == 1 { "" } else { "es" },
+        enter::keys()
+    ));
     let channels: Vec<Channel> = found.iter().map(|_| signals.channel()).collect();
     let codes: Vec<u8> = thread::scope(|scope| {
         let recorders: Vec<_> = found
