@@ -3,13 +3,13 @@
 use crate::exit_code::{ExitCode, Failure};
 use crate::terminal;
 use anyhow::Context as _;
-use nettrace::{Error, ErrorKind, Reader, ReaderOptions};
+use nettrace::{Error, ErrorKind, ReadAhead, Reader, ReaderOptions};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 /// Any source of a trace.
-pub(crate) type Source = Box<dyn Read>;
+pub(crate) type Source = Box<dyn Read + Send>;
 
 /// How a file is called in messages.
 pub(crate) fn name_of(path: &Path) -> String {
@@ -20,12 +20,12 @@ pub(crate) fn name_of(path: &Path) -> String {
     }
 }
 
-/// Opens a trace and reads its header; `-` is standard input.
+/// Opens a trace and reads its header; `-` is standard input. What is large is read ahead by a second thread.
 pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader<Source>> {
     let name = name_of(path);
     let fail = |cause: &str| Failure::new(ExitCode::Input, format!("{name}: {cause}"));
     let source: Source = if path.as_os_str() == "-" {
-        Box::new(io::stdin().lock())
+        Box::new(io::stdin())
     } else {
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => fail("no such file"),
@@ -40,7 +40,7 @@ pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader
         }
         Box::new(file)
     };
-    Reader::with_options(source, options).map_err(|error| {
+    Reader::with_read_ahead(source, options, ReadAhead::default()).map_err(|error| {
         let cause = match error.kind {
             ErrorKind::HeaderTruncated if error.offset == 0 => "is empty".to_owned(),
             ErrorKind::NotATrace => match packer_of(path) {

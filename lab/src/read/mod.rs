@@ -67,6 +67,8 @@ pub struct Outcome {
     pub traces: Vec<Trace>,
     /// Peak memory, in KiB, of reading a trace of so many bytes that takes no room.
     pub endless: BTreeMap<u64, u64>,
+    /// The same, a second thread reading ahead.
+    pub endless_ahead: BTreeMap<u64, u64>,
     /// How often every pass was run, and how often each went through its file.
     pub rounds: usize,
     /// See `rounds`.
@@ -120,13 +122,19 @@ const OURS: &str = "nettrace";
 const THEIRS: &str = "TraceEvent";
 
 /// The passes over every trace, and TraceEvent's pass that each is compared with.
-const PASSES: [(Pass, Option<&str>); 7] = [
+const PASSES: [(Pass, Option<&str>); 13] = [
     (Pass::Walk, Some("walk")),
+    (Pass::WalkAhead, Some("walk")),
     (Pass::WalkByTime, Some("walk")),
+    (Pass::WalkByTimeAhead, Some("walk")),
     (Pass::WalkPipe, None),
+    (Pass::WalkPipeAhead, None),
     (Pass::Values, Some("values")),
+    (Pass::ValuesAhead, Some("values")),
     (Pass::ValuesText, Some("values")),
+    (Pass::ValuesTextAhead, Some("values")),
     (Pass::ValuesTextByTime, Some("values")),
+    (Pass::ValuesTextByTimeAhead, Some("values")),
     (Pass::Stacks, None),
 ];
 
@@ -182,14 +190,18 @@ pub fn run(arguments: &Arguments, lab: &Path) -> Result<Option<Outcome>> {
     for file in &arguments.files {
         traces.push(measure(&file.display().to_string(), file, arguments, lab)?);
     }
-    let mut endless = BTreeMap::new();
-    for size in [1_000_000_000, 5_000_000_000] {
-        let figures = ours(Pass::Endless, Path::new(""), size, 1, lab)?;
-        endless.insert(figures.bytes, figures.peak_kib);
-    }
+    let memory = |pass| -> Result<BTreeMap<u64, u64>> {
+        let sizes = [1_000_000_000, 5_000_000_000].into_iter();
+        let figures = sizes.map(|size| ours(pass, Path::new(""), size, 1, lab));
+        figures
+            .map(|figures| figures.map(|figures| (figures.bytes, figures.peak_kib)))
+            .collect()
+    };
+    let (endless, endless_ahead) = (memory(Pass::Endless)?, memory(Pass::EndlessAhead)?);
     Ok(Some(Outcome {
         traces,
         endless,
+        endless_ahead,
         rounds: arguments.rounds.max(1),
         warm: arguments.warm.max(1),
         seconds: start.elapsed().as_secs_f64(),

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use nettrace::payload::{Fields, Value};
-use nettrace::{Event, Reader, WriteFormat};
+use nettrace::{Event, ReadAhead, Reader, ReaderOptions, WriteFormat};
+use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use super::generate::{Events, Mix};
@@ -19,22 +20,36 @@ use super::generate::{Events, Mix};
 pub enum Pass {
     /// Every event, in the order of the file.
     Walk,
+    /// The same, a second thread reading ahead.
+    WalkAhead,
     /// The same from a pipe that another thread fills.
     WalkPipe,
+    /// From a pipe, and a thread reads ahead.
+    WalkPipeAhead,
     /// Every event by time, in the order in which TraceEvent gives them.
     WalkByTime,
+    /// The same, a second thread reading ahead.
+    WalkByTimeAhead,
     /// Every value of every event decoded; text stays where it lies.
     Values,
-    /// The same, all text turned into UTF-8.
+    /// The same, a second thread reading ahead.
+    ValuesAhead,
+    /// As `values`, all text turned into UTF-8.
     ValuesText,
-    /// The same by time: what TraceEvent does when it makes a string of every text.
+    /// The same, a second thread reading ahead.
+    ValuesTextAhead,
+    /// As `values-text`, by time: what TraceEvent does when it makes a string of every text.
     ValuesTextByTime,
+    /// The same, a second thread reading ahead.
+    ValuesTextByTimeAhead,
     /// The frames of every stack.
     Stacks,
     /// Writing: as many events as the trace has, in V4, thrown away.
     Write,
     /// A trace of the size given that takes no room: memory must not grow with it.
     Endless,
+    /// The same, a second thread reading ahead.
+    EndlessAhead,
 }
 
 /// What it took.
@@ -48,7 +63,7 @@ pub struct Figures {
     pub values: u64,
     /// By the clock.
     pub seconds: f64,
-    /// Of this thread on a processor, or of the whole process where that is all that is known.
+    /// On a processor: of the thread that reads, and of the one that reads ahead of it; of TraceEvent's whole process.
     pub cpu_seconds: f64,
     /// The most memory that the process had present.
     pub peak_kib: u64,
@@ -72,18 +87,19 @@ impl Figures {
 /// The file cannot be read, or is damaged.
 pub(super) fn run(pass: Pass, file: &Path, size: u64) -> Result<Figures> {
     let open = || File::open(file).with_context(|| format!("opening {}", file.display()));
-    let start = Clock::now();
+    let ahead = pass.reads_ahead();
+    let start = Clock::now(ahead);
     let mut text = Vec::new();
     let mut values = 0;
     let (bytes, events) = match pass {
-        Pass::Walk => walk(open()?, |event| {
+        Pass::Walk | Pass::WalkAhead => walk(open()?, ahead, |event| {
             black_box(event.timestamp());
         })?,
-        Pass::WalkPipe => {
+        Pass::WalkPipe | Pass::WalkPipeAhead => {
             let (reader, mut writer) = io::pipe().context("making a pipe")?;
             let mut file = open()?;
             let copy = std::thread::spawn(move || io::copy(&mut file, &mut writer));
-            let read = walk(reader, |event| {
+            let read = walk(reader, ahead, |event| {
                 black_box(event.timestamp());
             })?;
             copy.join()
@@ -91,23 +107,23 @@ pub(super) fn run(pass: Pass, file: &Path, size: u64) -> Result<Figures> {
                 .context("filling the pipe")?;
             read
         }
-        Pass::WalkByTime => by_time(open()?, |event| {
+        Pass::WalkByTime | Pass::WalkByTimeAhead => by_time(open()?, ahead, |event| {
             black_box(event.timestamp());
         })?,
-        Pass::Values => walk(open()?, |event| {
+        Pass::Values | Pass::ValuesAhead => walk(open()?, ahead, |event| {
             values += decode(event);
         })?,
-        Pass::ValuesText => walk(open()?, |event| {
+        Pass::ValuesText | Pass::ValuesTextAhead => walk(open()?, ahead, |event| {
             values += decode_as_text(event, &mut text);
         })?,
-        Pass::ValuesTextByTime => by_time(open()?, |event| {
+        Pass::ValuesTextByTime | Pass::ValuesTextByTimeAhead => by_time(open()?, ahead, |event| {
             values += decode_as_text(event, &mut text);
         })?,
-        Pass::Stacks => walk(open()?, |event| {
+        Pass::Stacks => walk(open()?, false, |event| {
             black_box(event.stack().frames().sum::<u64>());
         })?,
         Pass::Write => write(size)?,
-        Pass::Endless => endless(size)?,
+        Pass::Endless | Pass::EndlessAhead => endless(size, ahead)?,
     };
     Ok(Figures {
         bytes,
@@ -119,16 +135,49 @@ pub(super) fn run(pass: Pass, file: &Path, size: u64) -> Result<Figures> {
     })
 }
 
-fn walk(source: impl Read, mut each: impl FnMut(&Event<'_>)) -> Result<(u64, u64)> {
-    let mut reader = Reader::new(source)?;
+impl Pass {
+    /// Whether a second thread reads ahead.
+    fn reads_ahead(self) -> bool {
+        matches!(
+            self,
+            Pass::WalkAhead
+                | Pass::WalkPipeAhead
+                | Pass::WalkByTimeAhead
+                | Pass::ValuesAhead
+                | Pass::ValuesTextAhead
+                | Pass::ValuesTextByTimeAhead
+                | Pass::EndlessAhead
+        )
+    }
+}
+
+fn reader<R: Read + Send + 'static>(source: R, ahead: bool) -> Result<Reader<R>> {
+    let options = ReaderOptions::default();
+    Ok(if ahead {
+        Reader::with_read_ahead(source, options, ReadAhead::default())?
+    } else {
+        Reader::with_options(source, options)?
+    })
+}
+
+fn walk(
+    source: impl Read + Send + 'static,
+    ahead: bool,
+    mut each: impl FnMut(&Event<'_>),
+) -> Result<(u64, u64)> {
+    let mut reader = reader(source, ahead)?;
     while let Some(event) = reader.next_event()? {
         each(&event);
     }
     Ok((reader.offset(), reader.statistics().events))
 }
 
-fn by_time(source: impl Read, mut each: impl FnMut(&Event<'_>)) -> Result<(u64, u64)> {
-    let mut order = Reader::new(source)?.dispatch_order();
+fn by_time(
+    source: impl Read + Send + 'static,
+    ahead: bool,
+    mut each: impl FnMut(&Event<'_>),
+) -> Result<(u64, u64)> {
+    let mut order = reader(source, ahead)?.dispatch_order();
     while let Some(event) = order.next_event()? {
         each(&event);
     }
@@ -198,17 +247,18 @@ fn write(count: u64) -> Result<(u64, u64)> {
     Ok((bytes, count))
 }
 
-fn endless(size: u64) -> Result<(u64, u64)> {
+fn endless(size: u64, ahead: bool) -> Result<(u64, u64)> {
     let (head, block) = parts()?;
     let blocks = size / block.len() as u64;
     let whole = head.len() as u64 + blocks * block.len() as u64 + END.len() as u64;
     let source = Repeat {
-        head: &head,
-        block: &block,
+        head,
+        block,
         blocks,
+        in_head: true,
         at: 0,
     };
-    let (bytes, events) = walk(source, |event| {
+    let (bytes, events) = walk(source, ahead, |event| {
         black_box(event.timestamp());
     })?;
     ensure!(
@@ -241,29 +291,28 @@ fn parts() -> Result<(Vec<u8>, Vec<u8>)> {
 }
 
 /// A trace of any length that takes no room.
-struct Repeat<'a> {
-    head: &'a [u8],
-    block: &'a [u8],
+struct Repeat {
+    head: Vec<u8>,
+    block: Vec<u8>,
+    in_head: bool,
     blocks: u64,
     at: usize,
 }
 
-impl Read for Repeat<'_> {
+impl Read for Repeat {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if !self.head.is_empty() {
-            let count = self.head.read(out)?;
-            return Ok(count);
-        }
-        let source = if self.blocks > 0 {
-            self.block
-        } else {
-            &END[..]
+        let source = match (self.in_head, self.blocks) {
+            (true, _) => &self.head[..],
+            (false, 0) => &END[..],
+            _ => &self.block[..],
         };
         let count = (&source[self.at.min(source.len())..]).read(out)?;
         self.at += count;
-        if self.blocks > 0 && self.at == self.block.len() {
-            self.at = 0;
+        if self.in_head && self.at == self.head.len() {
+            (self.in_head, self.at) = (false, 0);
+        } else if self.blocks > 0 && self.at == self.block.len() {
             self.blocks -= 1;
+            self.at = 0;
         }
         Ok(count)
     }
@@ -272,27 +321,31 @@ impl Read for Repeat<'_> {
 /// Both clocks at one moment.
 struct Clock {
     wall: Instant,
-    cpu: Option<u64>,
+    id: ClockId,
+    cpu: Duration,
 }
 
 impl Clock {
-    fn now() -> Clock {
+    /// Time on a processor is that of this thread, or of the whole process.
+    fn now(whole: bool) -> Clock {
+        let id = if whole {
+            ClockId::ProcessCPUTime
+        } else {
+            ClockId::ThreadCPUTime
+        };
         Clock {
             wall: Instant::now(),
-            cpu: on_processor_ns(),
+            id,
+            cpu: on_processor(id),
         }
     }
 
     fn cpu_seconds(&self) -> f64 {
-        match (on_processor_ns(), self.cpu) {
-            (Some(now), Some(before)) => (now - before) as f64 / 1e9,
-            _ => self.wall.elapsed().as_secs_f64(),
-        }
+        (on_processor(self.id) - self.cpu).as_secs_f64()
     }
 }
 
-/// How long this thread has been on a processor, where the system tells.
-fn on_processor_ns() -> Option<u64> {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    text.split(' ').next()?.parse().ok()
+fn on_processor(id: ClockId) -> Duration {
+    let now = clock_gettime(id);
+    Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }

@@ -21,13 +21,18 @@ pub fn print(out: &mut dyn Write, outcome: &Outcome) -> io::Result<()> {
     for trace in &outcome.traces {
         print_trace(out, trace)?;
     }
-    for (bytes, kib) in &outcome.endless {
-        writeln!(
-            out,
-            "Peak memory of reading {:.1} GB: {:.1} MB.",
-            *bytes as f64 / 1e9,
-            *kib as f64 * 1024.0 / 1e6
-        )?;
+    for (how, figures) in [
+        ("", &outcome.endless),
+        (", reading ahead", &outcome.endless_ahead),
+    ] {
+        for (bytes, kib) in figures {
+            writeln!(
+                out,
+                "Peak memory of reading {:.1} GB{how}: {:.1} MB.",
+                *bytes as f64 / 1e9,
+                *kib as f64 * 1024.0 / 1e6
+            )?;
+        }
     }
     let (rounds, warm) = (outcome.rounds, outcome.warm);
     writeln!(

@@ -138,7 +138,7 @@ impl<R: Read> Reader<R> {
         if !is_legacy {
             expect_end(cursor.offset(), cursor.u8()?)?;
         }
-        source.consume_to(length);
+        source.consume_to(source.start().saturating_add(length));
         Ok(Reader::start(
             source,
             options,
@@ -189,7 +189,7 @@ impl<R: Read> Reader<R> {
         }
         let content = source.bytes().get(HEADER + 4..length).unwrap_or_default();
         let info = description::decode(&mut Cursor::new(content, 24), FormatVersion::V6)?;
-        source.consume_to(length);
+        source.consume_to(source.start().saturating_add(length));
         Ok(Reader::start(source, options, 0, 0, Tables::new(info)))
     }
 

@@ -5,6 +5,7 @@
 //! Invariant: tables are changed only by [`apply`], so an order that delays events ([`dispatch`]) can do so up to
 //! the next block that forgets something.
 
+mod ahead;
 mod apply;
 mod dispatch;
 mod event;
@@ -25,6 +26,7 @@ use crate::format::event::{EventHeader, METADATA_ID, SEQUENCE, THREAD_ID};
 use crate::wire::Cursor;
 use crate::{Error, ErrorKind, Metadata, ThreadRow, TraceInfo};
 
+pub use ahead::ReadAhead;
 pub use dispatch::DispatchOrder;
 pub use event::{Event, Stack};
 pub use item::{Item, SequencePoint, Statistics};
@@ -145,6 +147,23 @@ impl<R: Read> Reader<R> {
     /// The same with options.
     pub fn with_options(source: R, options: ReaderOptions) -> Result<Reader<R>, Error> {
         Reader::open(Source::new(source), options)
+    }
+
+    /// The same for large traces: while events are looked at, a thread of its own fetches the next bytes. What is read
+    /// is the same, and errors come up at the same places.
+    ///
+    /// A source that gives little at a time is not delayed. If no thread can be made, and after an error of the source,
+    /// reading goes on without. A reader that is dropped before the end leaves the thread to itself: it ends, and drops
+    /// the source, as soon as the read that it may be in returns.
+    pub fn with_read_ahead(
+        source: R,
+        options: ReaderOptions,
+        ahead: ReadAhead,
+    ) -> Result<Reader<R>, Error>
+    where
+        R: Send + 'static,
+    {
+        Reader::open(Source::with_read_ahead(source, ahead), options)
     }
 
     /// The next event in the order of the file; `None` after the end, and after an error.

@@ -7,12 +7,14 @@
 use std::io::{self, Read};
 use std::vec::Vec;
 
+use super::ahead::{Ahead, Message, ReadAhead};
 use crate::{Error, ErrorKind};
 
 /// A buffered reader that shows as many bytes in a row as a block needs.
 #[derive(Debug)]
 pub(crate) struct Source<R> {
-    inner: R,
+    input: Input<R>,
+    plan: Option<Plan<R>>,
     /// Zeros up to the capacity in use; the bytes that arrived are `start..filled`.
     buffer: Vec<u8>,
     start: usize,
@@ -24,6 +26,24 @@ pub(crate) struct Source<R> {
     /// Bytes that were consumed are still needed: if the buffer is to be used again, this one takes its place.
     replacement: Option<Vec<u8>>,
     kept: Option<Kept>,
+}
+
+/// Who reads.
+#[derive(Debug)]
+enum Input<R> {
+    /// The caller's thread, when bytes are missing.
+    Here(R),
+    /// A thread of its own.
+    Ahead(Ahead<R>),
+    /// Nobody: reading panicked.
+    Gone,
+}
+
+/// When a thread is to read ahead, and how it is made: only who asks for it needs a source that can go to a thread.
+#[derive(Clone, Copy, Debug)]
+struct Plan<R> {
+    how: ReadAhead,
+    start: fn(R, ReadAhead) -> Result<Ahead<R>, R>,
 }
 
 /// A buffer that was given away with the bytes in it.
@@ -45,7 +65,8 @@ const SLACK: usize = 64;
 impl<R: Read> Source<R> {
     pub(crate) fn new(inner: R) -> Source<R> {
         Source {
-            inner,
+            input: Input::Here(inner),
+            plan: None,
             buffer: Vec::new(),
             start: 0,
             filled: 0,
@@ -53,6 +74,18 @@ impl<R: Read> Source<R> {
             is_at_end: false,
             replacement: None,
             kept: None,
+        }
+    }
+
+    /// The same, and a thread reads ahead.
+    pub(crate) fn with_read_ahead(inner: R, how: ReadAhead) -> Source<R>
+    where
+        R: Send + 'static,
+    {
+        let start = Ahead::start;
+        Source {
+            plan: Some(Plan { how, start }),
+            ..Source::new(inner)
         }
     }
 
@@ -67,6 +100,119 @@ impl<R: Read> Source<R> {
 
     #[inline(never)]
     fn fill(&mut self, length: usize) -> Result<bool, Error> {
+        let arrived = self.offset_of(self.filled);
+        if let Some(plan) = self.plan.take_if(|plan| arrived >= plan.how.after)
+            && let Input::Here(inner) = std::mem::replace(&mut self.input, Input::Gone)
+        {
+            self.input = match (plan.start)(inner, plan.how) {
+                Ok(ahead) => Input::Ahead(ahead),
+                Err(inner) => Input::Here(inner),
+            };
+        }
+        if let Input::Ahead(_) = self.input {
+            return self.take(length);
+        }
+        let enough = self.prepare(length);
+        let wanted = self.most(length);
+        while self.filled < enough {
+            if self.is_at_end {
+                return Ok(false);
+            }
+            if self.filled == self.buffer.len() {
+                self.grow(0, wanted);
+            }
+            let end = wanted.min(self.buffer.len());
+            let room = self.buffer.get_mut(self.filled..end).unwrap_or_default();
+            let Input::Here(inner) = &mut self.input else {
+                return Err(self.failed(io::ErrorKind::BrokenPipe));
+            };
+            match inner.read(room) {
+                Ok(0) => self.is_at_end = true,
+                Ok(count) => self.filled = self.filled.saturating_add(count).min(self.buffer.len()),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error.kind())),
+            }
+        }
+        Ok(true)
+    }
+
+    /// The same, of what the thread has read.
+    fn take(&mut self, length: usize) -> Result<bool, Error> {
+        while self.bytes().len() < length {
+            let Input::Ahead(ahead) = &mut self.input else {
+                return Ok(false);
+            };
+            match ahead.next() {
+                Some(Message::Bytes(bytes, end)) => self.take_over(bytes, end, length),
+                Some(Message::Ended(inner, error)) => {
+                    self.input = Input::Here(inner);
+                    match error {
+                        Some(kind) => return Err(self.failed(kind)),
+                        None => self.is_at_end = true,
+                    }
+                }
+                None => {
+                    self.input = Input::Gone;
+                    return Err(self.failed(io::ErrorKind::BrokenPipe));
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Puts the unread bytes and those of `next` up to `end` together, by copying whichever are fewer if possible.
+    fn take_over(&mut self, mut next: Vec<u8>, end: usize, length: usize) {
+        let Input::Ahead(ahead) = &self.input else {
+            return;
+        };
+        let (rest, head) = (self.bytes(), ahead.head);
+        let more = end.saturating_sub(head);
+        let start = head.saturating_sub(rest.len());
+        if rest.len() <= head.min(more)
+            && let Some(place) = next.get_mut(start..head)
+        {
+            place.copy_from_slice(rest);
+            let before = std::mem::replace(&mut self.buffer, next);
+            match self.replacement.take() {
+                Some(replacement) => {
+                    self.kept = Some(Kept {
+                        bytes: before,
+                        base: self.base,
+                    });
+                    ahead.give_back(replacement);
+                }
+                None => ahead.give_back(before),
+            }
+            // Modular: the room in front of the first bytes of a file has no offset.
+            self.base = self.offset().wrapping_sub(start as u64);
+            (self.start, self.filled) = (start, end);
+            return;
+        }
+        self.prepare(length.max(rest.len().saturating_add(more)));
+        let filled = self.filled.saturating_add(more);
+        if filled > self.buffer.len() {
+            self.grow(filled, self.most(length));
+        }
+        let from = next.get(head..end).unwrap_or_default();
+        if let Some(place) = self.buffer.get_mut(self.filled..filled) {
+            place.copy_from_slice(from);
+            self.filled = filled;
+        }
+        if let Input::Ahead(ahead) = &self.input {
+            ahead.give_back(next);
+        }
+    }
+
+    #[cold]
+    fn failed(&self, kind: io::ErrorKind) -> Error {
+        Error {
+            offset: self.offset_of(self.filled),
+            kind: ErrorKind::Source(kind),
+        }
+    }
+
+    /// Makes room for `length` bytes in a row where that is cheap; where they end.
+    fn prepare(&mut self, length: usize) -> usize {
         let there = self.filled.saturating_sub(self.start);
         // Moving bytes to the front is paid for by those that were consumed before them.
         if self.start.saturating_add(length) > self.buffer.len().min(BUFFER)
@@ -74,39 +220,22 @@ impl<R: Read> Source<R> {
         {
             self.make_room();
         }
-        let enough = self.start.saturating_add(length);
-        let wanted = enough
-            .saturating_add(SLACK)
-            .max(self.start.saturating_add(CHUNK))
-            .max(BUFFER);
-        while self.filled < enough {
-            if self.is_at_end {
-                return Ok(false);
-            }
-            if self.filled == self.buffer.len() {
-                self.grow(wanted);
-            }
-            let end = wanted.min(self.buffer.len());
-            let room = self.buffer.get_mut(self.filled..end).unwrap_or_default();
-            match self.inner.read(room) {
-                Ok(0) => self.is_at_end = true,
-                Ok(count) => self.filled = self.filled.saturating_add(count).min(self.buffer.len()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => {
-                    let offset = self.base.wrapping_add(self.filled as u64);
-                    return Err(Error {
-                        offset,
-                        kind: ErrorKind::Source(error.kind()),
-                    });
-                }
-            }
-        }
-        Ok(true)
+        self.start.saturating_add(length)
     }
 
-    /// Twice the buffer: as many bytes have arrived as there are new ones.
-    fn grow(&mut self, most: usize) {
-        let grown = self.buffer.len().saturating_mul(2).max(CHUNK).min(most);
+    /// How large the buffer may become for a block of `length` bytes.
+    fn most(&self, length: usize) -> usize {
+        self.start
+            .saturating_add(length)
+            .saturating_add(SLACK)
+            .max(self.start.saturating_add(CHUNK))
+            .max(BUFFER)
+    }
+
+    /// Twice the buffer, `most` at the most: as many bytes have arrived as there are new ones. `least` have.
+    fn grow(&mut self, least: usize, most: usize) {
+        let twice = self.buffer.len().saturating_mul(2).max(CHUNK);
+        let grown = twice.min(most).max(least);
         let more = grown.saturating_sub(self.buffer.len());
         self.buffer.reserve_exact(more);
         self.buffer.resize(grown.max(self.buffer.len()), 0);
@@ -135,7 +264,7 @@ impl<R: Read> Source<R> {
         self.filled = self.filled.saturating_sub(self.start);
         self.start = 0;
         if was_full && self.buffer.len() < BUFFER {
-            self.grow(BUFFER);
+            self.grow(0, BUFFER);
         }
     }
 
@@ -180,5 +309,35 @@ impl<R: Read> Source<R> {
     #[inline(always)]
     pub(crate) fn buffer(&self) -> &[u8] {
         &self.buffer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_no_thread_can_be_made_reading_goes_on_without() {
+        let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+        let how = ReadAhead {
+            after: 1000,
+            ..ReadAhead::default()
+        };
+        let mut source = Source {
+            plan: Some(Plan {
+                how,
+                start: |source, _| Err(source),
+            }),
+            ..Source::new(&bytes[..])
+        };
+        let mut at = 0;
+        while source.require(700_001).unwrap() {
+            assert_eq!(source.offset(), at as u64);
+            assert!(source.bytes()[..700_001] == bytes[at..at + 700_001]);
+            at += 700_001;
+            source.consume_to(source.start() + 700_001);
+        }
+        assert!(source.bytes() == &bytes[at..]);
+        assert!(source.plan.is_none(), "it was tried");
     }
 }

@@ -229,7 +229,7 @@ fn expect_event(
     )
 }
 
-fn show_event(event: &Event<'_>) -> String {
+pub(crate) fn show_event(event: &Event<'_>) -> String {
     format!(
         "event {} {} {} {} {} {} {:?} {:x?} {} {} {} {:?} {} {:x} {} {} {:x?}",
         event.metadata().id,
@@ -261,27 +261,31 @@ pub(crate) fn read(bytes: &[u8]) -> (Transcript, Option<nettrace::Error>) {
     let mut found = Transcript::new();
     loop {
         match reader.next_item() {
-            Ok(Some(Item::Metadata(metadata))) => found.push(format!("{metadata:?}")),
-            Ok(Some(Item::Event(event))) => found.push(show_event(&event)),
-            Ok(Some(Item::SequencePoint(point))) => {
-                found.push(format!(
-                    "point {} {} {:?}",
-                    point.timestamp, point.flags, point.threads
-                ));
-            }
-            Ok(Some(Item::ThreadDefined { index, row })) => {
-                found.push(format!("thread {index} {row:?}"))
-            }
-            Ok(Some(Item::ThreadRemoved {
-                index,
-                sequence_number,
-            })) => {
-                found.push(format!("removed {index} {sequence_number}"));
-            }
-            Ok(Some(other)) => panic!("{other:?}"),
+            Ok(Some(item)) => found.push(show(&item)),
             Ok(None) => return (found, None),
             Err(error) => return (found, Some(error)),
         }
+    }
+}
+
+pub(crate) fn show(item: &Item<'_>) -> String {
+    match item {
+        Item::Metadata(metadata) => format!("{metadata:?}"),
+        Item::Event(event) => show_event(event),
+        Item::SequencePoint(point) => {
+            format!(
+                "point {} {} {:?}",
+                point.timestamp, point.flags, point.threads
+            )
+        }
+        Item::ThreadDefined { index, row } => format!("thread {index} {row:?}"),
+        Item::ThreadRemoved {
+            index,
+            sequence_number,
+        } => {
+            format!("removed {index} {sequence_number}")
+        }
+        other => panic!("{other:?}"),
     }
 }
 
