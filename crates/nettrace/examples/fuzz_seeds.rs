@@ -1,5 +1,6 @@
 //! Writes the seeds of the fuzz targets `nettrace_reader` and `nettrace_metadata`: small traces of every version and
-//! descriptions out of them, the same ones each time. Run it when the property tests' generator learns something new:
+//! descriptions out of them, the same ones each time. Run it when the property tests' generator learns something new,
+//! or the writer divides a trace into other blocks:
 //!
 //! ```text
 //! cargo run -p nettrace --example fuzz_seeds fuzz/corpus
