@@ -209,48 +209,54 @@ pub fn link(
     result
 }
 
-/// Links a program with this engine as the build files of .NET would: what a project names as `NativeLibrary` comes first, then all archives
-/// of the runtime, its own engine among them, each once and in their order. `map` is where the linker tells what it took from where.
+/// The project file of [`link_project`] for what `lines` say; MSBuild and its like read the targets behind them.
+const PROJECT: (&str, &str) = (
+    "<Project xmlns=\"http://schemas.microsoft.com/developer/msbuild/2003\">\n",
+    "<Import Project=\"project.targets\" />\n</Project>\n",
+);
+
+/// Links a program as the build files of .NET do for a project file with these lines, by `xbuild`, Mono's MSBuild. This engine's library and
+/// the three objects lie beside the project. Gives the linker's arguments, without what is said of the application.
 ///
 /// # Errors
-/// As for [`link`].
-pub fn link_as_msbuild_does(program: &Path, app: App, net: Net, map: &Path) -> Result<()> {
+/// `xbuild` is missing, or as for [`link`].
+pub fn link_project(lines: &str, program: &Path, app: App, net: Net) -> Result<Vec<String>> {
     let kit = kit(net.kit())?;
     let folder = std::env::temp_dir().join(format!(
-        "lab-msbuild-{}-{:?}",
+        "lab-project-{}-{:?}",
         std::process::id(),
         std::thread::current().id()
     ));
     std::fs::create_dir_all(&folder)?;
     let result = (|| {
-        let objects = heap_walk(&kit, &folder)?;
-        let mut command = Command::new("cc");
-        command.arg(kit.join(app.object())).arg("-o").arg(program);
-        command.arg(format!(
-            "-Wl,--version-script={}",
-            kit.join("app/epapp.exports").display()
-        ));
-        command.arg("-Wl,--export-dynamic");
-        command.arg(library()?).args(objects);
-        // Microsoft.NETCore.Native.Unix.targets of the runtime, but for libraries that the programs of the kits do not need.
-        for archive in [
-            "libSystem.Native.a",
-            "libbootstrapper.o",
-            "libRuntime.WorkstationGC.a",
-            "libeventpipe-enabled.a",
-            "libRuntime.VxsortDisabled.a",
-            "libstandalonegc-disabled.a",
-            "libaotminipal.a",
-            "libstdc++compat.a",
+        heap_walk(&kit, &folder)?;
+        std::fs::copy(library()?, folder.join("libeventpipe-nativeaot.a"))?;
+        let (begin, end) = PROJECT;
+        std::fs::write(folder.join("program.proj"), format!("{begin}{lines}{end}"))?;
+        std::fs::write(
+            folder.join("project.targets"),
+            include_str!("nativeaot/project.targets"),
+        )?;
+        let arguments = folder.join("arguments");
+        let libraries = format!("{}/", kit.join("lib").display());
+        let mut command = Command::new("xbuild");
+        command.args(["/nologo", "/verbosity:quiet", "/target:LinkNative"]);
+        for (name, value) in [
+            ("IlcSdkPath", libraries.clone()),
+            ("IlcFrameworkNativePath", libraries),
+            ("NativeObject", kit.join(app.object()).display().to_string()),
+            ("NativeBinary", program.display().to_string()),
+            (
+                "ExportsFile",
+                kit.join("app/epapp.exports").display().to_string(),
+            ),
+            ("LinkerArgFile", arguments.display().to_string()),
         ] {
-            command.arg(kit.join("lib").join(archive));
+            command.arg(format!("/property:{name}={value}"));
         }
-        command.args(
-            "-Wl,--build-id=sha1 -Wl,--as-needed -pthread -ldl -lrt -lm -pie -Wl,-pie -Wl,-z,relro -Wl,-z,now \
-             -Wl,--eh-frame-hdr -Wl,--discard-all -Wl,--gc-sections"
-                .split_ascii_whitespace(),
-        );
-        succeed(command.arg(format!("-Wl,-Map={}", map.display())))
+        succeed(command.arg("program.proj").current_dir(&folder))?;
+        let arguments = std::fs::read_to_string(arguments)?;
+        Ok(arguments.lines().map(str::to_owned).collect())
     })();
     drop(std::fs::remove_dir_all(&folder));
     result
@@ -322,8 +328,9 @@ fn succeed(command: &mut Command) -> Result<()> {
         .with_context(|| format!("starting {name}"))?;
     ensure!(
         output.status.success(),
-        "{name}: {}",
-        peers::stderr(&output)
+        "{name}: {}{}",
+        peers::stderr(&output),
+        String::from_utf8_lossy(&output.stdout)
     );
     Ok(())
 }

@@ -49,17 +49,58 @@ fn succeeds(command: &mut Command) -> String {
     text
 }
 
-/// Named as a `NativeLibrary` of a project, the library stands before the runtime's own engine, of which the linker then takes nothing.
+/// What docs/nativeaot.md says to add to a project file.
+fn project_lines() -> &'static str {
+    let document = include_str!("../../docs/nativeaot.md");
+    let (_, rest) = document.split_once("```xml\n").expect("the lines");
+    rest.split_once("```").expect("the lines").0
+}
+
+/// The lines of docs/nativeaot.md, read by an MSBuild engine, put the library and its objects before the runtime's archives and change nothing
+/// else; of the runtime's own engine the linker then takes nothing.
 #[test]
 fn the_build_of_a_project_takes_this_engine() {
     let test = "the_build_of_a_project_takes_this_engine";
     if Peers::for_test(test).is_none() || peers::shared_for_test(test).is_none() {
         return;
     }
+    if Command::new("xbuild").arg("/version").output().is_err() {
+        return peers::skipped(test, "there is no program 'xbuild' (Debian: mono-xbuild)");
+    }
+    let without = "<PropertyGroup><EventSourceSupport>true</EventSourceSupport></PropertyGroup>";
     for net in [Net::Net10, Net::Net11] {
         let folder = Folder::new(&format!("{test}-{net:?}"));
         let (program, map) = (folder.file("program"), folder.file("map"));
-        nativeaot::link_as_msbuild_does(&program, App::Epapp, net, &map).expect("it links");
+        let other = folder.file("other");
+        let runtimes = nativeaot::link_project(without, &other, App::Epapp, net).expect("it links");
+        let ours = format!(
+            "{}<ItemGroup><ExtraLinkerArg Include=\"-Map={}\" /></ItemGroup>\n",
+            project_lines(),
+            map.display()
+        );
+        let mut ours = nativeaot::link_project(&ours, &program, App::Epapp, net).expect("it links");
+        ours.retain(|argument| !argument.starts_with("-Wl,-Map="));
+        let first = runtimes
+            .iter()
+            .position(|argument| argument.ends_with(".a"));
+        let first = first.expect("an archive");
+        let added: Vec<String> = ours.drain(first..first + 4).collect();
+        assert_eq!(
+            added,
+            [
+                "libeventpipe-nativeaot.a",
+                "eventtrace_gcheap.cpp.o",
+                "eventtrace_bulktype.cpp.o",
+                "profheapwalkhelper.cpp.o"
+            ]
+        );
+        assert_eq!(ours, runtimes);
+        assert!(
+            runtimes
+                .iter()
+                .any(|a| a.ends_with("/libeventpipe-enabled.a"))
+        );
+
         let map = std::fs::read(&map).expect("a map");
         let map = String::from_utf8_lossy(&map);
         assert!(map.contains("libeventpipe-nativeaot.a("));
