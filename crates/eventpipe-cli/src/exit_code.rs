@@ -4,7 +4,7 @@
 //! rest tells apart what a script may want to treat differently. `--help` and README.md repeat
 //! this table; [`TABLE`] is the text that `--help` prints.
 
-use std::fmt;
+use std::{fmt, io};
 
 /// The exit codes of the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,11 +68,24 @@ impl Failure {
         self.code
     }
 
-    /// The exit code an error asks for: that of its outermost [`Failure`].
+    /// The exit code an error asks for: that of its outermost [`Failure`], which may lie in an error of input or output.
     pub(crate) fn code_of(error: &anyhow::Error) -> ExitCode {
-        error
-            .downcast_ref::<Failure>()
-            .map_or(ExitCode::Unexpected, |failure| failure.code)
+        let within = |cause: &(dyn std::error::Error + 'static)| {
+            let io = cause.downcast_ref::<io::Error>()?;
+            Some(io.get_ref()?.downcast_ref::<Failure>()?.code)
+        };
+        // What is written as JSON is written to standard output; the error does not give out the one within.
+        let json = |cause: &(dyn std::error::Error + 'static)| {
+            let json = cause.downcast_ref::<serde_json::Error>()?;
+            json.io_error_kind().map(|_| ExitCode::Output)
+        };
+        let code = error.downcast_ref::<Failure>().map(|failure| failure.code);
+        code.or_else(|| {
+            error
+                .chain()
+                .find_map(|cause| within(cause).or(json(cause)))
+        })
+        .unwrap_or(ExitCode::Unexpected)
     }
 }
 

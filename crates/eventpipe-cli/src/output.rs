@@ -6,7 +6,7 @@
 use crate::exit_code::{ExitCode, Failure};
 use anyhow::Context as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 /// Where a recording goes: a file that grows under its final name, or standard output.
@@ -23,6 +23,7 @@ impl RecordingFile {
     pub(crate) fn create(path: &Path, force: bool) -> Result<RecordingFile, Failure> {
         let path = path.to_owned();
         if path.as_os_str() == "-" {
+            refuse_terminal()?;
             return Ok(RecordingFile {
                 file: None,
                 path,
@@ -128,7 +129,7 @@ pub(crate) fn default_stem(name: &str) -> String {
 /// Whether a recording could be made at this path; to be asked before anything is started.
 pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
     if path.as_os_str() == "-" {
-        return Ok(());
+        return refuse_terminal();
     }
     check_free(path, force)?;
     match path.parent() {
@@ -156,6 +157,7 @@ impl WholeFile {
     /// Begins a file. Without `force` an existing file is an error.
     pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<WholeFile> {
         if path.as_os_str() == "-" {
+            refuse_terminal()?;
             let writer: Box<dyn WriteDebug> = Box::new(io::stdout().lock());
             return Ok(WholeFile {
                 writer: Some(BufWriter::with_capacity(1 << 20, writer)),
@@ -254,6 +256,15 @@ fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
         Ok(_) if !force => Err(cannot_write(path, io::ErrorKind::AlreadyExists.into())),
         _ => Ok(()),
     }
+}
+
+/// A trace is nothing to look at, and its bytes may do anything to a terminal.
+fn refuse_terminal() -> Result<(), Failure> {
+    if io::stdout().is_terminal() {
+        let text = "a trace is not written to a terminal: pass it to a program or a file (`-o - | …`, `-o - > …`)";
+        return Err(Failure::new(ExitCode::Output, text));
+    }
+    Ok(())
 }
 
 fn not_a_file(path: &Path) -> Failure {

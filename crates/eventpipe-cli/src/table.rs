@@ -113,11 +113,21 @@ pub(crate) fn stderr_width() -> Option<usize> {
     size.map(|(width, _)| usize::from(width.0).max(40))
 }
 
-/// Replaces control characters, so that no text from a trace or a process moves the cursor.
+/// Replaces control characters, so that no text from a trace or a process moves the cursor or turns what stands
+/// beside it round.
 pub(crate) fn printable(text: &str) -> String {
     text.chars()
-        .map(|c| if c.is_control() { '\u{b7}' } else { c })
+        .map(|c| if is_control(c) { '\u{b7}' } else { c })
         .collect()
+}
+
+/// Whether a character changes how others are shown: the controls, and those of the direction of writing.
+pub(crate) fn is_control(c: char) -> bool {
+    let is_direction = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || is_direction
 }
 
 /// A text cut to a width, with `…` where something is missing.
@@ -174,5 +184,6 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\x1b[31mb\nc"), "a·[31mb·c");
+        assert_eq!(printable("a\u{9b}2Jb\u{202e}c"), "a·2Jb·c");
     }
 }

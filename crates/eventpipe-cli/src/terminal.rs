@@ -4,18 +4,75 @@
 //! tool quietly (see `main`). Everything said *about* the work goes to standard error, where a
 //! failure to write is nobody's concern.
 
+use crate::exit_code::{ExitCode, Failure};
 use std::collections::BTreeSet;
 use std::fmt;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// Buffered standard output.
-pub(crate) type Out = BufWriter<io::StdoutLock<'static>>;
+pub(crate) type Out = BufWriter<Screen<io::StdoutLock<'static>>>;
 
 /// Standard output, locked and buffered; the caller flushes at the end.
 pub(crate) fn out() -> Out {
-    BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+    let output = io::stdout().lock();
+    let is_terminal = output.is_terminal();
+    BufWriter::with_capacity(64 * 1024, Screen::new(output, is_terminal))
+}
+
+/// Where results go. Programs get every byte; on a terminal control characters give way to others, because JSON and
+/// CSV hold a trace's text as it is.
+#[derive(Debug)]
+pub(crate) struct Screen<W> {
+    output: W,
+    is_terminal: bool,
+    last: u8,
+    shown: Vec<u8>,
+}
+
+impl<W> Screen<W> {
+    fn new(output: W, is_terminal: bool) -> Screen<W> {
+        Screen {
+            output,
+            is_terminal,
+            last: 0,
+            shown: Vec::new(),
+        }
+    }
+}
+
+impl<W: Write> Write for Screen<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if !self.is_terminal {
+            return self.output.write(bytes).map_err(cannot_write);
+        }
+        self.shown.clear();
+        for &byte in bytes {
+            self.shown.push(match byte {
+                b'\n' | b'\t' => byte,
+                // The lines of CSV end in both.
+                b'\r' => b' ',
+                0..0x20 | 0x7f => b'?',
+                // U+0080 to U+009F are control characters too; this makes a middle dot of them.
+                0x80..0xa0 if self.last == 0xc2 => 0xb7,
+                _ => byte,
+            });
+            self.last = byte;
+        }
+        self.output.write_all(&self.shown).map_err(cannot_write)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush().map_err(cannot_write)
+    }
+}
+
+/// An error of standard output that says so.
+fn cannot_write(error: io::Error) -> io::Error {
+    let text = format!("cannot write standard output: {error}");
+    io::Error::new(error.kind(), Failure::new(ExitCode::Output, text))
 }
 
 /// Whether a live line stands on the terminal, with the cursor behind it.
@@ -32,7 +89,10 @@ pub(crate) fn note(text: impl fmt::Display) {
     } else {
         ""
     };
-    let _ = error.write_all(format!("{away}{text}\n").as_bytes());
+    // Names of processes are among what is said.
+    let text = text.to_string();
+    let lines: Vec<String> = text.lines().map(crate::table::printable).collect();
+    let _ = error.write_all(format!("{away}{}\n", lines.join("\n")).as_bytes());
 }
 
 /// Draws a line in place of the one before; an empty one takes it away. For terminals only.
@@ -70,4 +130,28 @@ pub(crate) fn is_broken_pipe(error: &anyhow::Error) -> bool {
             .and_then(|e| e.io_error_kind());
         io == Some(io::ErrorKind::BrokenPipe) || json == Some(io::ErrorKind::BrokenPipe)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_no_control_characters_and_a_program_every_byte() {
+        let text = "{\"a\":\"\u{9b}2J\u{7f}é\u{300}ł\"}\tb\x1b[31m\x07\r\n".as_bytes();
+        let shown = |is_terminal, piece| {
+            let mut screen = Screen::new(Vec::new(), is_terminal);
+            for part in text.chunks(piece) {
+                screen.write_all(part).unwrap();
+            }
+            String::from_utf8(screen.output).unwrap()
+        };
+        for piece in [1, 2, 3, 100] {
+            assert_eq!(shown(false, piece).as_bytes(), text);
+            assert_eq!(
+                shown(true, piece),
+                "{\"a\":\"\u{b7}2J?é\u{300}ł\"}\tb?[31m? \n"
+            );
+        }
+    }
 }

@@ -364,3 +364,18 @@ fn by_its_duration_where_somebody_typed_ahead() {
     assert!(!shown.contains("Enter or"), "{shown:?}");
     assert!(complete(&file) > 0);
 }
+
+#[test]
+fn but_not_on_a_terminal() {
+    const TEST: &str = "but_not_on_a_terminal";
+    let target = Target::at_work();
+    let words = shell_words(&target, Path::new("-"));
+    let Some((shown, _)) = in_a_terminal(TEST, &format!("{words}; echo \"code=$?.\""), &[]) else {
+        return;
+    };
+    assert!(
+        shown.contains("not written to a terminal") && shown.contains("code=8."),
+        "{shown:?}"
+    );
+    assert!(!shown.contains("Nettrace"), "{shown:?}");
+}

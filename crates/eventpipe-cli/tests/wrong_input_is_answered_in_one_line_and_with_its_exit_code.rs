@@ -4,7 +4,7 @@
 mod support;
 
 use std::fs;
-use support::{Scratch, run};
+use support::{Scratch, Target, collecting, finish, run};
 
 /// Runs the tool, which must fail with this code and one line that holds all these words.
 #[track_caller]
@@ -184,4 +184,47 @@ fn completions_and_manual_are_made_for_every_shell() {
     let (code, out, _) = run(&["man"]);
     assert_eq!(code, 0);
     assert!(out.contains(".TH eventpipe 1"));
+}
+
+#[test]
+fn standard_output_that_takes_no_more_is_named() {
+    const TEST: &str = "standard_output_that_takes_no_more_is_named";
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full");
+    if full().is_err() {
+        return peers::skipped(TEST, "no /dev/full on this system");
+    }
+    let scratch = Scratch::new("full-output");
+    let trace = scratch.file("a.nettrace");
+    let target = Target::at_work();
+    assert_eq!(
+        finish(collecting(target.pid(), &trace, &["--duration", "200ms"])).0,
+        0
+    );
+    let trace = trace.to_str().unwrap();
+    for arguments in [
+        &["events", trace][..],
+        &["events", "--json", trace],
+        &["events", "--csv", trace],
+        &["report", "stat", trace],
+        &["report", "stat", "--json", trace],
+        &["info", trace],
+        &["info", "--json", trace],
+        &["ps"],
+        &["ps", "--json"],
+        &["list-profiles"],
+        &["completions", "bash"],
+        &["man"],
+    ] {
+        let output = support::tool()
+            .args(arguments)
+            .stdout(full().unwrap())
+            .output()
+            .unwrap();
+        let (code, _, error) = support::answer(&output);
+        assert_eq!(code, 8, "{arguments:?}: {error}");
+        assert!(
+            error.contains("standard output: No space left"),
+            "{arguments:?}: {error}"
+        );
+    }
 }
