@@ -115,7 +115,7 @@ pub(crate) fn drive(
         if let Some(child) = child.as_deref_mut() {
             child.status();
         }
-        line.draw(progress, &hint(&phase, progress, events_at_stop));
+        line.draw(progress, &hints(&phase, progress, events_at_stop));
         let mut stop = false;
         let mut abort = false;
         match messages.recv_timeout(INTERVAL) {
@@ -179,9 +179,10 @@ pub(crate) fn drive(
     }
 }
 
-fn hint(phase: &Phase, progress: &Progress, events_at_stop: u64) -> String {
-    match phase {
-        Phase::Recording => format!("{} stops", enter::keys()),
+/// What the user can do, or waits for; the shorter one for narrow terminals.
+fn hints(phase: &Phase, progress: &Progress, events_at_stop: u64) -> [String; 2] {
+    let text = match phase {
+        Phase::Recording => return [enter::keys(), "Ctrl+C"].map(|keys| format!("{keys} stops")),
         // Most of what comes now is the rundown: the methods and modules of the process.
         Phase::Stopping => {
             let events = progress.events.load(Ordering::Relaxed);
@@ -189,7 +190,8 @@ fn hint(phase: &Phase, progress: &Progress, events_at_stop: u64) -> String {
             format!("stopping: {rundown} events of the rundown (Ctrl+C: now)")
         }
         Phase::Aborting(_) => "ending".to_owned(),
-    }
+    };
+    [text.clone(), text]
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::terminal;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+use unicode_width::UnicodeWidthStr as _;
 
 /// How often the line is drawn anew.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
@@ -46,8 +47,8 @@ impl LiveLine {
         self.started.elapsed()
     }
 
-    /// Draws the line; `hint` is what the user can do, or waits for.
-    pub(crate) fn draw(&mut self, progress: &Progress, hint: &str) {
+    /// Draws the line; `hints` are what the user can do, or waits for, the longer one first.
+    pub(crate) fn draw(&mut self, progress: &Progress, hints: &[String; 2]) {
         if !self.shown {
             return;
         }
@@ -66,7 +67,7 @@ impl LiveLine {
             elapsed = format!("{elapsed}/{}", human::clock(duration));
         }
         let text = format!(
-            "{elapsed}  {}  {}/s  {} events  {} lost  {hint}",
+            "{elapsed}  {}  {}/s  {} events  {} lost",
             human::bytes(bytes),
             human::bytes(rate),
             human::count(progress.events.load(Ordering::Relaxed)),
@@ -75,7 +76,7 @@ impl LiveLine {
         let width = table::stderr_width()
             .unwrap_or(usize::MAX)
             .saturating_sub(ROOM);
-        terminal::line(&table::cut(&text, width, false));
+        terminal::line(&with_hint(&text, hints, width));
     }
 
     /// Takes the line away, so that other text can be printed.
@@ -83,5 +84,29 @@ impl LiveLine {
         if self.shown {
             terminal::line("");
         }
+    }
+}
+
+/// The line with the longer hint, or the shorter one where there is no room for that, cut where there is none for either.
+fn with_hint(text: &str, [long, short]: &[String; 2], width: usize) -> String {
+    let line = format!("{text}  {long}");
+    if line.width() <= width {
+        return line;
+    }
+    table::cut(&format!("{text}  {short}"), width, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hint_is_as_long_as_there_is_room() {
+        let hints = ["Enter or Ctrl+C stops", "Ctrl+C stops"].map(str::to_owned);
+        let of = |width| with_hint("00:00:01", &hints, width);
+        assert_eq!(of(31), "00:00:01  Enter or Ctrl+C stops");
+        assert_eq!(of(30), "00:00:01  Ctrl+C stops");
+        assert_eq!(of(22), "00:00:01  Ctrl+C stops");
+        assert_eq!(of(12), "00:00:01  C…");
     }
 }
