@@ -4,6 +4,7 @@
 //! at any length and must survive the death of the tool.
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::table::is_control;
 use anyhow::Context as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -121,7 +122,7 @@ impl RecordingFile {
 pub(crate) fn default_stem(name: &str) -> String {
     let safe: String = name
         .chars()
-        .map(|c| if c == '/' || c.is_control() { '_' } else { c })
+        .map(|c| if c == '/' || is_control(c) { '_' } else { c })
         .collect();
     format!("{safe}_{}", crate::human::file_time())
 }

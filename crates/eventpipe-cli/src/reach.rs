@@ -131,7 +131,7 @@ fn through_port(port: &ToolPort, channel: &Channel) -> anyhow::Result<Reached> {
             let listener = Listener::bind(path).map_err(attach_failure)?;
             note(format_args!(
                 "waiting for a process to dial in: DOTNET_DiagnosticPorts={} (Ctrl+C ends)",
-                listener.path().display()
+                full_path(&listener).display()
             ));
             let runtime = dialled_in(&listener, channel)?;
             let pid = u32::try_from(runtime.process_id()).unwrap_or(0);
@@ -139,6 +139,11 @@ fn through_port(port: &ToolPort, channel: &Channel) -> anyhow::Result<Reached> {
             described(client, Some(pid), Some(listener))
         }
     }
+}
+
+/// The path of a port as a process in another directory needs it.
+pub(crate) fn full_path(listener: &Listener) -> PathBuf {
+    std::path::absolute(listener.path()).unwrap_or_else(|_| listener.path().to_owned())
 }
 
 fn dialled_in(listener: &Listener, channel: &Channel) -> anyhow::Result<Runtime> {

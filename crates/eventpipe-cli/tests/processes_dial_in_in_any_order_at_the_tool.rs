@@ -235,6 +235,27 @@ fn the_first_only_and_the_others_are_named() {
 }
 
 #[test]
+fn a_port_in_this_directory_is_named_for_processes_in_others() {
+    let scratch = Scratch::new("relative");
+    let mut command = tool();
+    command.args([
+        "collect",
+        "--dport",
+        "p.sock",
+        "--all",
+        "--duration",
+        "100ms",
+    ]);
+    let (code, _, error) = support::answer(&command.current_dir(scratch.path()).output().unwrap());
+    assert_eq!(code, 1, "{error}");
+    let path = scratch.file("p.sock");
+    assert!(
+        error.contains(&format!("DOTNET_DiagnosticPorts={} ", path.display())),
+        "{error}"
+    );
+}
+
+#[test]
 fn connect_is_not_for_several() {
     let (code, _, error) = run(&["collect", "--dport", "/tmp/none,connect", "--all"]);
     assert_eq!(code, 3, "{error}");

@@ -207,3 +207,41 @@ fn or_none_where_none_is_like_that() {
         assert!(error.contains("standard output is one"), "{error}");
     }
 }
+
+/// A process is called what its file is called, which may be anything.
+#[test]
+fn each_under_a_name_that_does_nothing_to_the_terminal() {
+    let scratch = Scratch::new("hostile-name");
+    let path = scratch.file("x\x1b[2Jy\nz\u{202e}");
+    // Copied by another process: a file that a test beside this one may hold open for writing cannot be started.
+    let mut copy = Command::new("cp");
+    let copied = copy.arg(tool().get_program()).arg(&path).status();
+    assert!(copied.unwrap().success());
+    let mut target = Command::new(&path)
+        .arg("demo-program")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(target.stdout.take().unwrap());
+    output.read_line(&mut line).unwrap();
+    assert!(line.starts_with("ready "), "{line}");
+    let pid = target.id().to_string();
+    let mut recording = tool();
+    recording
+        .args(["collect", "-p", &pid, "--duration", "100ms"])
+        .args(PROVIDERS)
+        .current_dir(scratch.path());
+    let (code, _, error) = support::answer(&recording.output().unwrap());
+    let (_, listed, _) = support::run(&["ps"]);
+    drop(target.stdin.take());
+    target.wait().unwrap();
+    assert_eq!(code, 0, "{error}");
+    assert!(error.contains(&format!("recording x·[2Jy·z· (process {pid}, ")));
+    assert!(error.contains("\nx_[2Jy_z__"), "{error}");
+    assert!(listed.contains("x·[2Jy·z·"), "{listed}");
+    for text in [&error, &listed] {
+        assert!(!text.contains(['\x1b', '\u{202e}']), "{text:?}");
+    }
+}

@@ -124,7 +124,8 @@ fn run(
         }
     };
     note(format_args!(
-        "recording {name} (process {pid}, session {:#x}) into {}",
+        "recording {} (process {pid}, session {:#x}) into {}",
+        table::printable(name),
         session.id().0,
         file.name()
     ));

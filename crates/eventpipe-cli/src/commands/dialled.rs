@@ -12,7 +12,7 @@ use crate::enter;
 use crate::exit_code::{ExitCode, Failure};
 use crate::launch::{Others, own_listener};
 use crate::profiles::Asked;
-use crate::reach::{Reached, parse_port};
+use crate::reach::{Reached, full_path, parse_port};
 use crate::target::attach_failure;
 use crate::terminal::note;
 use dotnet_diagnostics::client::{Client, Endpoint};
@@ -93,7 +93,7 @@ fn listen(port: &str) -> anyhow::Result<Listener> {
     let listener = Listener::bind(PathBuf::from(&port.path)).map_err(attach_failure)?;
     note(format_args!(
         "recording every process that dials in: DOTNET_DiagnosticPorts={} ({} ends)",
-        listener.path().display(),
+        full_path(&listener).display(),
         enter::keys()
     ));
     Ok(listener)

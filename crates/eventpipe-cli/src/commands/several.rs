@@ -10,6 +10,7 @@ use crate::enter;
 use crate::exit_code::{ExitCode, Failure};
 use crate::profiles::Asked;
 use crate::reach::Reached;
+use crate::table::printable;
 use crate::target::{self, Described};
 use crate::terminal::note;
 use dotnet_diagnostics::client::Client;
@@ -70,7 +71,7 @@ pub(crate) fn record_one(
     channel: Channel,
     output: &Path,
 ) -> u8 {
-    let called = format!("{} (process {})", reached.name, reached.pid);
+    let called = format!("{} (process {})", printable(&reached.name), reached.pid);
     match record(arguments, asked, reached, channel, Some(output), false) {
         Ok(code) => code,
         Err(error) => {
