@@ -8,8 +8,9 @@
 use std::io::{self, Read};
 use std::panic;
 use std::string::String;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::thread::{Builder, JoinHandle};
 use std::vec;
 use std::vec::Vec;
@@ -39,18 +40,28 @@ impl Default for ReadAhead {
 /// The thread's stack: it calls the source, and nothing else.
 const STACK: usize = 256 << 10;
 
-/// The reader's side. When it is dropped the thread ends, at the latest when the read that it is in returns; nobody
-/// waits for that, since a pipe may be silent for ever.
+/// The reader's side. When it is dropped no other read begins and the thread ends. If it is in a read just then, it ends
+/// when that returns, and nobody waits for it: a pipe may be silent for ever.
 #[derive(Debug)]
 pub(crate) struct Ahead<R> {
-    empty: SyncSender<Vec<u8>>,
+    empty: Option<SyncSender<Vec<u8>>>,
     /// Never locked: for readers that are shared between threads.
     full: Mutex<Receiver<Message<R>>>,
     thread: Option<JoinHandle<()>>,
+    gate: Arc<Gate>,
     /// Where the thread's bytes begin in a buffer.
     pub(crate) head: usize,
     /// Length of a buffer.
     length: usize,
+}
+
+/// Stands before each read.
+#[derive(Debug, Default)]
+struct Gate {
+    /// No read may begin.
+    is_closed: AtomicBool,
+    /// Held during a read.
+    reading: Mutex<()>,
 }
 
 /// What the thread says.
@@ -72,12 +83,14 @@ impl<R: Read + Send + 'static> Ahead<R> {
         let (empty, to_fill) = sync_channel::<Vec<u8>>(buffers);
         let (filled, full) = sync_channel(buffers.saturating_add(1));
         let (hand_over, take_over) = sync_channel::<R>(1);
+        let gate = Arc::new(Gate::default());
+        let its_gate = Arc::clone(&gate);
         let thread = Builder::new()
             .name(String::from("nettrace-ahead"))
             .stack_size(STACK)
             .spawn(move || {
                 if let Ok(source) = take_over.recv() {
-                    fill(source, head, &to_fill, &filled);
+                    fill(source, head, &its_gate, &to_fill, &filled);
                 }
             });
         let Ok(thread) = thread else {
@@ -85,7 +98,8 @@ impl<R: Read + Send + 'static> Ahead<R> {
         };
         hand_over.send(source).map_err(|failed| failed.0)?;
         let ahead = Ahead {
-            empty,
+            empty: Some(empty),
+            gate,
             full: Mutex::new(full),
             thread: Some(thread),
             head,
@@ -102,17 +116,23 @@ impl<R: Read + Send + 'static> Ahead<R> {
 fn fill<R: Read>(
     mut source: R,
     head: usize,
+    gate: &Gate,
     empty: &Receiver<Vec<u8>>,
     full: &SyncSender<Message<R>>,
 ) {
     while let Ok(mut bytes) = empty.recv() {
         let room = bytes.get_mut(head..).unwrap_or_default();
+        let reading = gate.reading.lock();
         let read = loop {
+            if gate.is_closed.load(Ordering::SeqCst) {
+                return;
+            }
             match source.read(room) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => break read,
             }
         };
+        drop(reading);
         let error = match read {
             Ok(0) => None,
             Ok(count) => {
@@ -153,6 +173,18 @@ impl<R> Ahead<R> {
             buffer.shrink_to_fit();
         }
         // At the end there is nobody to take it.
-        drop(self.empty.try_send(buffer));
+        drop(self.empty.as_ref().map(|empty| empty.try_send(buffer)));
+    }
+}
+
+impl<R> Drop for Ahead<R> {
+    fn drop(&mut self) {
+        self.gate.is_closed.store(true, Ordering::SeqCst);
+        self.empty = None;
+        let is_reading = matches!(self.gate.reading.try_lock(), Err(TryLockError::WouldBlock));
+        if !is_reading && let Some(thread) = self.thread.take() {
+            // If it panicked, that came too late to be told to anybody.
+            drop(thread.join());
+        }
     }
 }

@@ -44,7 +44,12 @@ impl<R: Read> Reader<R> {
                     self.end();
                     return Ok(None);
                 }
-                Err(NoBlock::Damaged(error)) => self.damaged_container(error)?,
+                Err(NoBlock::Damaged(error)) => {
+                    let went_on = self.damaged_container(error);
+                    // Looking for the next block may have moved what is in the buffer.
+                    self.leave_nothing();
+                    went_on?;
+                }
             }
         }
     }

@@ -152,9 +152,10 @@ impl<R: Read> Reader<R> {
     /// The same for large traces: while events are looked at, a thread of its own fetches the next bytes. What is read
     /// is the same, and errors come up at the same places.
     ///
-    /// A source that gives little at a time is not delayed. If no thread can be made, and after an error of the source,
-    /// reading goes on without. A reader that is dropped before the end leaves the thread to itself: it ends, and drops
-    /// the source, as soon as the read that it may be in returns.
+    /// A source that gives little at a time is not delayed; it is read on behind the trace's end, up to its own or a few
+    /// buffers. If no thread can be made, and after an error of the source, reading goes on without. When the reader is
+    /// dropped the thread ends; only if it waits in a read of the source then, it is left to itself, and ends and drops
+    /// the source when that returns.
     pub fn with_read_ahead(
         source: R,
         options: ReaderOptions,

@@ -3,22 +3,13 @@
 use std::io::Read;
 
 use nettrace::rewrite::{RewriteOptions, rewrite};
-use nettrace::{Error, Item, ReadAhead, Reader, ReaderOptions, WriteFormat};
+use nettrace::{Error, Item, Reader, ReaderOptions, WriteFormat};
 
 /// Bytes as a trace.
 pub(crate) fn reader_holds(data: &[u8]) {
     let strict = read(data, ReaderOptions::default());
     // Two bytes at a time, the same.
     assert_eq!(read(Pieces(data), ReaderOptions::default()), strict);
-    // By two threads, in buffers smaller than some blocks, the same.
-    let ahead = ReadAhead {
-        after: 0,
-        buffer_size: 200,
-        buffers: 2,
-    };
-    let source = std::io::Cursor::new(data.to_vec());
-    let reader = Reader::with_read_ahead(source, ReaderOptions::default(), ahead);
-    assert_eq!(reader.ok().map(go_through), strict);
     let Some((events, _)) = strict else { return };
     let mut order = Reader::new(data).unwrap().dispatch_order();
     let mut dispatched = 0;
@@ -109,10 +100,7 @@ fn varint(mut number: usize) -> Vec<u8> {
 
 /// Events and the error, if any; `None` if it is no trace at all.
 fn read(source: impl Read, options: ReaderOptions) -> Option<(u64, Option<Error>)> {
-    Reader::with_options(source, options).ok().map(go_through)
-}
-
-fn go_through<R: Read>(mut reader: Reader<R>) -> (u64, Option<Error>) {
+    let mut reader = Reader::with_options(source, options).ok()?;
     let error = loop {
         match reader.next_item() {
             Ok(Some(Item::Event(event))) => {
@@ -138,7 +126,7 @@ fn go_through<R: Read>(mut reader: Reader<R>) -> (u64, Option<Error>) {
     };
     assert!(matches!(reader.next_item(), Ok(None)), "the end is the end");
     assert!(reader.is_complete() || error.is_some() || !reader.skipped().is_empty());
-    (reader.statistics().events, error)
+    Some((reader.statistics().events, error))
 }
 
 fn reader_limit() -> u64 {
