@@ -160,9 +160,10 @@ pub struct Record<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum LossReason {
-    /// No block was free: the drain could not keep up.
+    /// No block could be had, whatever the payload's size: none was free, as the drain could not
+    /// keep up; or the outputs of all who wanted the event were full ([`Ring::hold`](crate::Ring::hold)).
     BufferFull = 0,
-    /// The payload had more than [`MAX_PAYLOAD`] bytes.
+    /// The payload had more than [`MAX_PAYLOAD`] bytes, and there was a block.
     TooLarge = 1,
     /// Written inside an event inside an event (a signal handler that interrupted one which
     /// interrupted a writer).

@@ -11,6 +11,12 @@
 //! is not made faster by a full pool, but reading from memory what could have been read from the cache
 //! costs it a fifth of its time.
 //!
+//! A session that drops events and whose output is full is *held* too: an event that only such
+//! sessions want is lost where it is written, as soon as it would take a block, instead of being
+//! written, read and only then thrown away. So a stalled reader costs its writers a failed look, and
+//! the others neither the drain's time nor the pool. A thread's first events are still written,
+//! because a reader may count a thread's losses only from the first event that it has seen of it.
+//!
 //! Nobody waits who could keep the drain from making room: an event inside an event, a signal
 //! handler (of whatever it interrupted), a thread that was told not to ([`Ring::never_wait`],
 //! [`Ring::exempt`]). Their events take what there is, the last eighth too, or are lost and counted.
@@ -34,7 +40,7 @@ use crate::sync::{
 pub(crate) struct Room {
     /// Sessions in block mode, by bit.
     blocking: AtomicU64,
-    /// Those among them whose outputs are full.
+    /// Sessions whose outputs are full, in block mode or not.
     held: AtomicU64,
     /// The one thread that must not wait for now; 0: none.
     exempt: AtomicU64,
@@ -65,8 +71,16 @@ impl Room {
         sessions & self.blocking.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether an event for these sessions waits for an output.
     pub(crate) fn is_held(&self, sessions: u64) -> bool {
-        sessions & self.held.load(Ordering::Relaxed) != 0
+        self.is_blocking(sessions & self.held.load(Ordering::Relaxed))
+    }
+
+    /// Whether all of these sessions drop events, and have no room for one.
+    pub(crate) fn is_refused(&self, sessions: u64) -> bool {
+        let held = self.held.load(Ordering::Relaxed);
+        // Nearly always zero.
+        held != 0 && sessions & !(held & !self.blocking.load(Ordering::Relaxed)) == 0
     }
 
     /// Whether anybody has begun to wait within so many ticks before `now`.
@@ -128,20 +142,23 @@ impl Room {
 impl Ring {
     /// Puts a session (a bit number) into block mode or out of it: its events wait for room instead
     /// of being lost. Before its bit is set in any mask; and again, `false`, before the bit is used
-    /// for another session, which also lifts a [hold](Self::hold).
+    /// for another session, whatever its mode: that also lifts a [hold](Self::hold).
     pub fn set_blocking(&self, session: u32, blocking: bool) {
         let bit = 1 << session;
         if blocking {
             self.room.blocking.fetch_or(bit, Ordering::Relaxed);
         } else {
             self.room.blocking.fetch_and(!bit, Ordering::Relaxed);
-            self.lift(session);
+            if !negative!("held_for_ever") {
+                self.lift(session);
+            }
         }
     }
 
-    /// The output of a session in block mode is full: writers of its events wait for
+    /// The output of a session is full. In block mode, writers of its events wait for
     /// [`lift`](Self::lift) as soon as they need another block. What they have written is theirs to
-    /// finish, so at most the pool's size comes after this.
+    /// finish, so at most the pool's size comes after this. Otherwise an event that nobody else wants
+    /// is lost when it would need another block, unless it is among its thread's first.
     pub fn hold(&self, session: u32) {
         self.room.held.fetch_or(1 << session, Ordering::Relaxed);
     }

@@ -97,6 +97,8 @@ pub(crate) struct Slot {
     pub(crate) no_wait: Private32,
     /// 1: the thread waits for room.
     pub(crate) waits: Private32,
+    /// 1: the thread has had a block.
+    pub(crate) had_block: Private32,
     /// Sessions whose losses no lost record has told yet.
     pub(crate) owed: AtomicU64,
     /// The ring that the slot belongs to.
@@ -395,6 +397,7 @@ mod table {
                 index: Private32::new(0),
                 no_wait: Private32::new(0),
                 waits: Private32::new(0),
+                had_block: Private32::new(0),
                 owed: AtomicU64::new(0),
                 ring: AtomicPtr::new(ptr::null_mut()),
                 uid: AtomicU64::new(0),

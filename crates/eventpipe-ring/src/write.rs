@@ -170,6 +170,11 @@ impl Ring {
         payload: &P,
         options: &RecordOptions<'_>,
     ) -> bool {
+        let mut block = lane.block.load(Ordering::Relaxed);
+        if block == 0 && self.has_no_block(slot, sessions) {
+            // Before the payload is looked at: the length of a text costs more than all the rest.
+            return self.lose_unless_it_waits(slot, sessions);
+        }
         let length = payload.len();
         if length > MAX_PAYLOAD {
             self.lose(slot, sessions, LossReason::TooLarge);
@@ -177,7 +182,6 @@ impl Ring {
         }
         let shape = Shape::of(length, options);
         let need = shape.aligned_size();
-        let mut block = lane.block.load(Ordering::Relaxed);
         let room = lane.limit.get().wrapping_sub(lane.position.get());
         let mut ticks = 0;
         if block == 0 || room < need || slot.owed.load(Ordering::Relaxed) != 0 {
@@ -215,9 +219,6 @@ impl Ring {
     #[inline(never)]
     fn prepare(&self, slot: &Slot, lane: &Lane, need: u32, sessions: u64) -> (u32, u64) {
         let mut block = lane.block.load(Ordering::Relaxed);
-        if block == 0 && self.arena.is_exhausted() {
-            return (0, 0);
-        }
         let owed = slot.owed.load(Ordering::Relaxed);
         let lost = if owed == 0 {
             0
@@ -236,6 +237,18 @@ impl Ring {
             self.append_losses(slot, lane, block - 1, ticks, owed);
         }
         (block, ticks)
+    }
+
+    /// Whether it is certain that an event without an open block gets none.
+    #[cold]
+    #[inline(never)]
+    fn has_no_block(&self, slot: &Slot, sessions: u64) -> bool {
+        self.arena.is_exhausted() || self.is_refused(slot, sessions)
+    }
+
+    /// Whether an event is lost although there are blocks: nobody who wants it has room for it.
+    fn is_refused(&self, slot: &Slot, sessions: u64) -> bool {
+        self.room.is_refused(sessions) && slot.had_block.get() != 0
     }
 
     fn append_losses(&self, slot: &Slot, lane: &Lane, block: u32, ticks: u64, owed: u64) {
@@ -269,10 +282,13 @@ impl Ring {
         let busy = current != 0
             && filled_in < busy_ticks
             && (filled_in < busy_ticks / VERY || arena.free_weight() > arena.total_weight() / 2);
-        let refused = waits
-            && (self.room.is_held(sessions)
+        let refused = if waits {
+            self.room.is_held(sessions)
                 || arena.is_nearly_empty()
-                || self.room.was_wanted(busy_ticks, ticks) && arena.has_enough_full());
+                || self.room.was_wanted(busy_ticks, ticks) && arena.has_enough_full()
+        } else {
+            self.is_refused(slot, sessions)
+        };
         let free = (!refused).then(|| arena.take_free(need as usize, busy));
         let Some(block) = free.flatten() else {
             // What is left of the open block is of little use: the drain may have it, and give it
@@ -286,6 +302,7 @@ impl Ring {
             }
             return 0;
         };
+        slot.had_block.set(1);
         let header = block.header;
         header.committed.store(0, Ordering::Relaxed);
         header.consumed.set(0);
@@ -391,6 +408,7 @@ impl Ring {
             None => self.slots.make()?,
         };
         slot.no_wait.set(0);
+        slot.had_block.set(0);
         let ticks = now();
         for lane in &slot.lanes {
             // Not older than what the thread before wrote, nor than this moment.

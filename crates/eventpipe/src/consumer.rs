@@ -72,7 +72,7 @@ impl Consumer {
             Consumer::Stream(encoder) => encoder.boundary(time_ns),
             #[cfg(feature = "netperf")]
             Consumer::NetPerf(encoder) => encoder.boundary(time_ns),
-            Consumer::Listener(ear) => ear.boundary(),
+            Consumer::Listener(ear) => ear.boundary(time_ns),
         }
     }
 
@@ -92,7 +92,7 @@ impl Consumer {
             Consumer::Stream(encoder) => encoder.finish(time_ns, before_the_end),
             #[cfg(feature = "netperf")]
             Consumer::NetPerf(encoder) => encoder.finish(time_ns, before_the_end),
-            Consumer::Listener(ear) => ear.finish(before_the_end),
+            Consumer::Listener(ear) => ear.finish(time_ns, before_the_end),
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::event::Event;
 use crate::id_map::IdMap;
 use crate::process_info;
 use crate::session::{Buffering, SessionState};
+use crate::stall::Stall;
 
 /// Bytes that are handed to the queue at once while a round goes on: each block of the writer's usual size alone, because a block that
 /// finds the output empty gets there without being copied.
@@ -41,8 +42,9 @@ pub(crate) struct SessionEncoder {
     stacks: bool,
     /// Writers are held while too much waits for the reader.
     blocking: bool,
-    /// Until so little waits.
+    /// Until so little waits: they wait, or lose what only this session wants.
     held: Option<usize>,
+    stall: Stall,
     /// What the rundown at the end tells of; 0 = no rundown.
     rundown: u64,
     /// Where a thread's row is, by the system's id. An id that is used again goes on counting, as readers of V4 know threads
@@ -115,6 +117,7 @@ impl SessionEncoder {
             bit,
             blocking: session.buffering == Buffering::Block,
             held: None,
+            stall: Stall::default(),
             session,
             writer: TraceWriter::new(format, info),
             stacks,
@@ -158,6 +161,7 @@ impl SessionEncoder {
         let room = size <= self.budget || self.look_for_room(size, sequence == 1);
         if !room || !self.define(metadata_id, event) {
             self.lost += 1;
+            self.stall.refused += 1;
             return;
         }
         let Ok(stack_id) = self.writer.stack(frames) else {
@@ -244,6 +248,11 @@ impl SessionEncoder {
             self.writer.flush();
         }
         self.hand_over();
+        let holds = self.stall.holds(self.delivered, time_ns);
+        if holds && !self.blocking && self.held.is_none() {
+            self.held = Some(self.session.queue.resume_mark());
+            RING.hold(self.bit);
+        }
         if let Some(mark) = self.held
             && self.session.queue.is_down_to_or_wakes(mark)
         {

@@ -83,6 +83,7 @@ mod process_info;
 mod queue;
 #[cfg(feature = "rundown")]
 mod rundown;
+mod stall;
 
 // The process around.
 pub mod activity;

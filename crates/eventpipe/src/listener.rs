@@ -19,6 +19,7 @@ use crate::engine::{ENGINE, RING};
 use crate::environment;
 use crate::event::Event;
 use crate::session::{self, Buffering, Session, SessionError, SessionRequest, SessionState};
+use crate::stall::Stall;
 
 /// An event as a [`Listener`] gives it.
 #[derive(Clone, Debug)]
@@ -64,8 +65,10 @@ struct Feed {
     /// Bytes of the events that wait, and how many may.
     used: AtomicUsize,
     limit: usize,
-    /// In block mode: writers are held while more than this waits.
-    backlog_limit: Option<usize>,
+    /// Writers wait for room.
+    blocking: bool,
+    /// In block mode writers are held while more than this waits; else those that were held go on when no more does.
+    backlog_limit: usize,
     /// The writers are held.
     held: AtomicBool,
     signal: Signal,
@@ -73,8 +76,7 @@ struct Feed {
 
 impl Feed {
     fn has_backlog(&self) -> bool {
-        self.backlog_limit
-            .is_some_and(|limit| self.used.load(Ordering::SeqCst) > limit)
+        self.used.load(Ordering::SeqCst) > self.backlog_limit
     }
 }
 
@@ -97,16 +99,19 @@ impl Listener {
         limit: usize,
         start: TraceInfo,
     ) -> (Listener, Box<Ear>) {
-        let backlog_limit = match state.buffering {
-            Buffering::Drop => None,
-            Buffering::Block => Some(session::backlog_limit(limit)),
+        let (backlog_limit, limit) = match state.buffering {
+            Buffering::Drop => (limit / 2, limit),
+            Buffering::Block => {
+                let backlog = session::backlog_limit(limit);
+                let most = backlog.saturating_add(environment::pool_bytes().saturating_mul(2));
+                (backlog, limit.max(most))
+            }
         };
         let feed = Arc::new(Feed {
             events: Mutex::new(VecDeque::new()),
             used: AtomicUsize::new(0),
-            limit: backlog_limit.map_or(limit, |backlog| {
-                limit.max(backlog.saturating_add(environment::pool_bytes().saturating_mul(2)))
-            }),
+            limit,
+            blocking: state.buffering == Buffering::Block,
             backlog_limit,
             held: AtomicBool::new(false),
             signal: Signal::new(),
@@ -116,6 +121,7 @@ impl Listener {
             session: state,
             feed: feed.clone(),
             batch: Vec::new(),
+            stall: Stall::default(),
             delivered: 0,
             lost: 0,
         };
@@ -130,7 +136,7 @@ impl Listener {
     /// The oldest event that has not been read, if one is there.
     pub fn next(&self) -> Option<HeardEvent> {
         let feed = &self.feed;
-        if feed.backlog_limit.is_some() {
+        if feed.blocking {
             // This thread is what the writers wait for.
             RING.never_wait();
         }
@@ -171,7 +177,7 @@ impl Listener {
 impl Drop for Listener {
     /// Writers that wait for a reader would wait for ever.
     fn drop(&mut self) {
-        if self.feed.backlog_limit.is_some() {
+        if self.feed.blocking {
             self.stop();
         }
     }
@@ -189,6 +195,7 @@ pub(crate) struct Ear {
     feed: Arc<Feed>,
     /// With the order of arrival.
     batch: Vec<(u64, Box<HeardEvent>)>,
+    stall: Stall,
     delivered: u64,
     lost: u64,
 }
@@ -205,6 +212,7 @@ impl Ear {
         let used = self.feed.used.load(Ordering::Relaxed);
         if used.saturating_add(size) > self.feed.limit {
             self.lost += 1;
+            self.stall.refused += 1;
             return;
         }
         self.feed.used.fetch_add(size, Ordering::Relaxed);
@@ -224,9 +232,10 @@ impl Ear {
         self.lost += count;
     }
 
-    pub(crate) fn boundary(&mut self) {
+    pub(crate) fn boundary(&mut self, time_ns: u64) {
         self.session.publish(self.delivered, self.lost);
-        self.hold_or_lift();
+        let stalls = self.stall.holds(self.delivered, time_ns);
+        self.hold_or_lift(stalls || self.feed.blocking);
         if self.batch.is_empty() {
             return;
         }
@@ -239,10 +248,9 @@ impl Ear {
         self.feed.signal.set();
     }
 
-    /// In block mode.
-    fn hold_or_lift(&self) {
+    fn hold_or_lift(&self, may_hold: bool) {
         let held = &self.feed.held;
-        if self.feed.has_backlog() && !held.load(Ordering::Relaxed) {
+        if may_hold && self.feed.has_backlog() && !held.load(Ordering::Relaxed) {
             // First the request to be woken, then another look: as the reader makes room first, then looks for the request.
             held.store(true, Ordering::SeqCst);
             RING.hold(self.bit);
@@ -253,8 +261,8 @@ impl Ear {
         }
     }
 
-    pub(crate) fn finish(mut self, before_the_end: impl FnOnce()) {
-        self.boundary();
+    pub(crate) fn finish(mut self, time_ns: u64, before_the_end: impl FnOnce()) {
+        self.boundary(time_ns);
         before_the_end();
         self.feed.signal.set();
         self.session.set_ended();

@@ -20,8 +20,8 @@ use crate::engine::ENGINE;
 /// cost more than the events that go there.
 const SPARE_BYTES: usize = 4 << 20;
 
-/// In block mode: a queue of so much does not grow while there is more than its reader can take, and writers that were held go on when
-/// so much has been sent.
+/// In block mode a queue of so much does not grow while there is more than its reader can take. In both modes writers that were held go on
+/// when so much has been sent.
 const GROWN_BYTES: usize = 4 << 20;
 const RESUME_BYTES: usize = 2 << 20;
 
@@ -166,6 +166,12 @@ impl Queue {
                 && ENGINE.ring.is_overloaded()
         };
         (used > self.backlog_limit || grows()).then(|| used - (used / 4).min(RESUME_BYTES))
+    }
+
+    /// For a session that drops events: down to what a queue without room must be sent before writers need no longer lose the events
+    /// themselves.
+    pub(crate) fn resume_mark(&self) -> usize {
+        self.limit - (self.limit / 4).min(RESUME_BYTES)
     }
 
     /// Appends what stands in `bytes` and leaves them empty.

@@ -10,6 +10,7 @@ mod common;
 
 mod blocks_go_round;
 mod enabling_races_attach;
+mod full_outputs_refuse;
 mod idle_blocks_are_taken_back;
 mod losses_are_told_where_they_happened;
 mod published_records_are_read;
