@@ -123,8 +123,8 @@ fn collect_until_ctrl_c() {
             .spawn()
             .expect("the tool starts"),
     );
-    // It handles Ctrl+C once it records, which the growing file shows.
-    let recording = || std::fs::metadata(&file).is_ok_and(|file| file.len() > 200_000);
+    // It handles Ctrl+C once it records, which the growing file shows: by now with about twice the events that `opens` asks for.
+    let recording = || std::fs::metadata(&file).is_ok_and(|file| file.len() > 400_000);
     while !recording() {
         assert!(
             tool.0.try_wait().expect("our child").is_none(),
