@@ -59,7 +59,13 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody else listens at the path, or it is no socket.
+    /// What is at the path is something else: a file, a folder.
+    #[error("{} is not a socket", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// Somebody else listens at the path.
     #[error("{} is in use", path.display())]
     AddressInUse {
         /// The path.

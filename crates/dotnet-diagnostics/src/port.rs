@@ -49,7 +49,8 @@ impl Listener {
     /// Listens at the path, mode 0600. A stale socket of our own that lies there is replaced.
     ///
     /// # Errors
-    /// [`Error::AddressInUse`] where somebody listens or the file is none of ours; [`Error::PathTooLong`].
+    /// [`Error::AddressInUse`] where somebody listens or the socket is none of ours; [`Error::NotASocket`];
+    /// [`Error::PathTooLong`].
     pub fn bind(path: impl Into<PathBuf>) -> Result<Listener, Error> {
         let path = path.into();
         let listener = bind(&path)?;
@@ -444,7 +445,12 @@ fn remove_stale(path: &Path) -> Result<(), Error> {
         path: path.to_path_buf(),
     };
     let file = std::fs::symlink_metadata(path).map_err(|_| in_use())?;
-    if !file.file_type().is_socket() || file.uid() != rustix::process::geteuid().as_raw() {
+    if !file.file_type().is_socket() {
+        return Err(Error::NotASocket {
+            path: path.to_path_buf(),
+        });
+    }
+    if file.uid() != rustix::process::geteuid().as_raw() {
         return Err(in_use());
     }
     match socket::connect(path, &Deadline::after(Duration::from_millis(250))) {

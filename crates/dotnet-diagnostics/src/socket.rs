@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::string::{String, ToString};
@@ -140,13 +141,19 @@ pub(crate) fn connect(path: &Path, deadline: &Deadline) -> Result<UnixStream, Er
 }
 
 fn is_new(path: &Path) -> bool {
-    let made = std::fs::metadata(path).and_then(|file| file.modified());
-    made.is_ok_and(|made| made.elapsed().is_ok_and(|age| age < STALE))
+    let Ok(file) = std::fs::metadata(path) else {
+        return false;
+    };
+    let age = file.modified().map(|made| made.elapsed());
+    file.file_type().is_socket() && age.is_ok_and(|age| age.is_ok_and(|age| age < STALE))
 }
 
 fn connect_error(path: &Path, error: Errno) -> Error {
     let path = path.to_path_buf();
+    let is_other =
+        |path: &Path| std::fs::metadata(path).is_ok_and(|file| !file.file_type().is_socket());
     match error {
+        Errno::CONNREFUSED if is_other(&path) => Error::NotASocket { path },
         Errno::CONNREFUSED => Error::StaleSocket { path },
         Errno::NOENT | Errno::NOTDIR => Error::SocketNotFound { path },
         Errno::ACCESS | Errno::PERM => Error::OtherUser {

@@ -148,7 +148,7 @@ fn a_path_in_use_is_refused_and_a_stale_one_of_ours_replaced() {
     std::fs::write(&path, "other").unwrap();
     assert!(matches!(
         Listener::bind(&path),
-        Err(Error::AddressInUse { .. })
+        Err(Error::NotASocket { .. })
     ));
     drop(second);
     assert_eq!(std::fs::read(&path).unwrap(), b"other");

@@ -8,15 +8,18 @@ use crate::enter;
 use crate::exit_code::ExitCode;
 use crate::human;
 use crate::live::LiveLine;
-use crate::output::RecordingFile;
+use crate::output::{self, RecordingFile};
+use crate::providers::Provider;
 use crate::recording::{self, Outcome, Progress, StopWhen, StreamEnd};
 use crate::roll::{self, Rolling};
 use crate::terminal::note;
 use anyhow::Context as _;
 use dotnet_diagnostics::client::{Session, Stopper};
+use std::collections::BTreeSet;
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -183,10 +186,12 @@ impl Recording {
         })
     }
 
-    /// Goes on until the recording ends, brings the file to a good end, and sums up.
+    /// Goes on until the recording ends, brings the file to a good end, and sums up; says of which of the providers that
+    /// were asked for nothing came.
     pub(crate) fn run(
         mut self,
         options: &Options,
+        asked: &[Provider],
         show_line: bool,
         child: Option<&mut Launched>,
     ) -> Finished {
@@ -209,6 +214,9 @@ impl Recording {
         line.clear();
         let elapsed = human::span(line.elapsed().as_nanos());
         let code = conclude(&driven, &mut self.file, &elapsed, options.fail_on_drop);
+        if let Some(outcome) = driven.outcome.as_ref().filter(|outcome| outcome.bytes > 0) {
+            tell_of_silent(&self.file.name(), asked, &outcome.providers);
+        }
         Finished {
             code,
             reason: driven.reason,
@@ -291,21 +299,26 @@ fn conclude(
         );
         return ExitCode::Tracing;
     }
-    if let Some((made, kept)) = outcome.pieces {
+    if let Some(files) = &outcome.pieces {
         note(format_args!(
             "{name}: {} file{} made, {} kept, each complete in itself",
-            human::count(made),
-            if made == 1 { " was" } else { "s were" },
-            human::count(kept)
+            human::count(files.made),
+            if files.made == 1 { " was" } else { "s were" },
+            human::count(files.kept)
         ));
     }
     if let Some(error) = &outcome.write_error {
-        let state = match close_after_failed_write(file) {
-            Some(events) => format!("the file holds the first {} events", human::count(events)),
-            None => readable_text(false).to_owned(),
+        let rolled = outcome.pieces.as_ref();
+        let (name, state) = match rolled.and_then(|files| files.failed.as_ref()) {
+            None => (name, after_failed_write(file)),
+            Some((path, left)) => (
+                path.display().to_string(),
+                after_failed_roll(left.as_deref()),
+            ),
         };
         note(format_args!(
-            "eventpipe: cannot write {name}: {error}; {state}"
+            "eventpipe: cannot write {name}: {}; {state}",
+            output::cause(error)
         ));
         return ExitCode::Output;
     }
@@ -340,6 +353,22 @@ fn conclude(
     }
 }
 
+/// A name that is wrong, or keywords that no event has, look like a program that is silent.
+fn tell_of_silent(file: &str, asked: &[Provider], came: &BTreeSet<String>) {
+    let silent: Vec<&str> = asked
+        .iter()
+        .filter(|provider| provider.is_named() && !provider.name.contains('*'))
+        .map(|provider| provider.name.as_str())
+        .filter(|name| !came.contains(*name))
+        .collect();
+    if !silent.is_empty() {
+        note(format_args!(
+            "{file}: nothing came from {}: it wrote no event with these keywords at this level, or its name is another (upper and lower case count)",
+            silent.join(", ")
+        ));
+    }
+}
+
 fn readable_text(closed: bool) -> &'static str {
     if closed {
         "the file holds every complete block"
@@ -359,10 +388,28 @@ fn close_cut(file: &mut RecordingFile, outcome: &Outcome) -> bool {
 }
 
 /// The same where the file holds less than what was received: it is read again to see how far it
-/// goes. Gives the number of events kept.
-fn close_after_failed_write(file: &mut RecordingFile) -> Option<u64> {
-    file.regular()?;
-    let again = std::fs::File::open(file.path()).ok()?;
-    let reread = recording::record(again, std::io::sink(), &Progress::default(), None);
-    close_cut(file, &reread).then_some(reread.events)
+/// goes. Gives the words for what is kept.
+fn after_failed_write(file: &mut RecordingFile) -> String {
+    let close = |file: &mut RecordingFile| {
+        file.regular()?;
+        let again = std::fs::File::open(file.path()).ok()?;
+        let reread = recording::record(again, std::io::sink(), &Progress::default(), None);
+        close_cut(file, &reread).then_some(reread.events)
+    };
+    match close(file) {
+        Some(1) => "the file holds the first event".to_owned(),
+        Some(events) => format!("the file holds the first {} events", human::count(events)),
+        None => readable_text(false).to_owned(),
+    }
+}
+
+/// The words for what is kept of several files, where one could perhaps not be completed.
+fn after_failed_roll(left: Option<&Path>) -> String {
+    match left {
+        None => "the files hold every complete block".to_owned(),
+        Some(left) => format!(
+            "{} is readable up to its last complete block",
+            left.display()
+        ),
+    }
 }

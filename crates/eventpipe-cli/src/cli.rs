@@ -2,6 +2,7 @@
 
 use crate::exit_code;
 use crate::human::{Moment, parse_duration, parse_moment};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,12 +19,40 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
+/// An error of the command line, with what to do instead where it names a command of another tool.
+pub(crate) fn with_tip(error: &mut clap::Error) -> &clap::Error {
+    let name = match error.get(ContextKind::InvalidSubcommand) {
+        Some(ContextValue::String(name)) => name.as_str(),
+        _ => "",
+    };
+    let tip = match name {
+        "convert" => {
+            "`dotnet-trace convert` makes Speedscope and Chromium files of the traces, `eventpipe rewrite` other versions"
+        }
+        "monitor" => {
+            "`dotnet-counters monitor` shows the counters of all processes that `eventpipe ps` lists"
+        }
+        "topN" => "`dotnet-trace report FILE topN` reads the traces",
+        "stat" | "stats" => "`eventpipe report stat FILE`",
+        file if std::path::Path::new(file).is_file() => {
+            "`eventpipe info FILE` says what a trace is, `eventpipe report stat FILE` what is in it"
+        }
+        _ => return error,
+    };
+    let tips = vec![clap::builder::StyledStr::from(tip)];
+    // In place of a command that only looks like it.
+    error.remove(ContextKind::SuggestedSubcommand);
+    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+    error
+}
+
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// List the processes that can be traced.
     Ps(Ps),
     /// Record a trace from a running process, or from a command started for it.
+    #[command(visible_alias = "record")]
     Collect(Collect),
     /// List the built-in sets of providers for `collect --profile`.
     ListProfiles,
@@ -113,11 +142,15 @@ pub(crate) struct Collect {
     pub(crate) profile: Vec<String>,
 
     /// Event groups of the .NET runtime joined by '+', such as gc+exception+contention.
-    #[arg(long = "clrevents", value_name = "NAMES")]
+    #[arg(long = "clrevents", alias = "clr-events", value_name = "NAMES")]
     pub(crate) clr_events: Option<String>,
 
     /// Level for --clrevents: a name or number.
-    #[arg(long = "clreventlevel", value_name = "LEVEL")]
+    #[arg(
+        long = "clreventlevel",
+        alias = "clr-event-level",
+        value_name = "LEVEL"
+    )]
     pub(crate) clr_event_level: Option<String>,
 
     /// Stop after this time: 10s, 1m30s, or dd:hh:mm:ss.
@@ -158,7 +191,7 @@ pub(crate) struct Collect {
     pub(crate) keep: Option<u32>,
 
     /// What the threads of the process do when the buffer is full: drop the event, or wait (.NET 11).
-    #[arg(long, value_enum, ignore_case = true, default_value_t = Buffering::Drop)]
+    #[arg(long, value_name = "MODE", value_enum, ignore_case = true, default_value_t = Buffering::Drop)]
     pub(crate) buffering_mode: Buffering,
 
     /// Let a process that waits at its start go on.
@@ -171,7 +204,7 @@ pub(crate) struct Collect {
     pub(crate) rundown_timeout: Option<Duration>,
 
     /// Size of the buffer in the traced process, in megabytes.
-    #[arg(long = "buffersize", value_name = "MB", default_value_t = 256,
+    #[arg(long = "buffersize", alias = "buffer-size", value_name = "MB", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) buffer_mb: u32,
 
@@ -249,6 +282,10 @@ fn parse_size(text: &str) -> Result<u64, String> {
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
     let (number, unit) = text.split_at(unit_at);
+    let wrong = || format!("'{text}' is not a size such as 100MB");
+    if number.is_empty() {
+        return Err(wrong());
+    }
     let factor: u64 = match unit.trim().to_ascii_lowercase().as_str() {
         "" | "b" => 1,
         "k" | "kb" => 1_000,
@@ -259,9 +296,7 @@ fn parse_size(text: &str) -> Result<u64, String> {
         "gib" => 1 << 30,
         _ => return Err(format!("'{unit}' is no unit: KB, MB, GB, KiB, MiB or GiB")),
     };
-    let number: f64 = number
-        .parse()
-        .map_err(|_| format!("'{text}' is not a size such as 100MB"))?;
+    let number: f64 = number.parse().map_err(|_| wrong())?;
     let size = (number * factor as f64) as u64;
     if size < MIN_ROLL {
         return Err("a file must have room for 100 KB".into());
@@ -276,9 +311,11 @@ pub(crate) struct Target {
     #[arg(
         short,
         long = "process-id",
+        visible_alias = "pid",
         value_name = "PID",
         groups = ["what", "root"],
-        allow_negative_numbers = true
+        allow_negative_numbers = true,
+        value_parser = parse_pid
     )]
     pub(crate) process_id: Option<u32>,
 
@@ -295,6 +332,15 @@ pub(crate) struct Target {
         group = "what"
     )]
     pub(crate) diagnostic_port: Option<String>,
+}
+
+fn parse_pid(text: &str) -> Result<u32, String> {
+    let wrong = || {
+        format!(
+            "'{text}' is not the number of a process (`eventpipe ps` lists them, -n takes a name)"
+        )
+    };
+    text.parse().map_err(|_| wrong())
 }
 
 /// `eventpipe env`
@@ -545,7 +591,7 @@ pub(crate) struct Rewrite {
     pub(crate) file: PathBuf,
 
     /// The format to write.
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: TargetFormat,
 
     /// Keep only this provider (may be given several times).
@@ -613,7 +659,7 @@ pub(crate) struct Join {
 
     /// The format to write. Default: version 6 where a trace has it or the processes differ, which
     /// version 4 cannot tell apart; else version 4.
-    #[arg(long, value_enum)]
+    #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: Option<TargetFormat>,
 
     /// The file to write; '-' for standard output. Default: the first FILE with '.joined' in its name.
@@ -671,6 +717,26 @@ mod tests {
     #[test]
     fn the_argument_definitions_are_consistent() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_other_tools_call_it_is_understood() {
+        let parse = |line: &str| match Cli::try_parse_from(line.split(' ')).unwrap().command {
+            Command::Collect(collect) => collect,
+            other => panic!("{other:?}"),
+        };
+        for pid in ["-p 7", "-p7", "--pid 7", "--pid=7", "--process-id 7"] {
+            let collect = parse(&format!("eventpipe record {pid}"));
+            assert_eq!(collect.target.process_id, Some(7), "{pid}");
+        }
+        let error = Cli::try_parse_from(["eventpipe", "collect", "-p", "app"]).unwrap_err();
+        assert!(error.to_string().contains("-n takes a name"), "{error}");
+        let words = "--dport a --clr-events gc --clr-event-level 5 --buffer-size 9";
+        let collect = parse(&format!("eventpipe collect {words}"));
+        assert_eq!(collect.clr_events.as_deref(), Some("gc"));
+        assert_eq!(collect.clr_event_level.as_deref(), Some("5"));
+        assert_eq!(collect.buffer_mb, 9);
+        assert_eq!(collect.target.diagnostic_port.as_deref(), Some("a"));
     }
 
     #[test]

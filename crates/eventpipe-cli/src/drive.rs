@@ -181,17 +181,17 @@ pub(crate) fn drive(
 
 /// What the user can do, or waits for; the shorter one for narrow terminals.
 fn hints(phase: &Phase, progress: &Progress, events_at_stop: u64) -> [String; 2] {
-    let text = match phase {
-        Phase::Recording => return [enter::keys(), "Ctrl+C"].map(|keys| format!("{keys} stops")),
+    match phase {
+        Phase::Recording => [enter::keys(), "Ctrl+C"].map(|keys| format!("{keys} stops")),
         // Most of what comes now is the rundown: the methods and modules of the process.
         Phase::Stopping => {
             let events = progress.events.load(Ordering::Relaxed);
             let rundown = human::count(events.saturating_sub(events_at_stop));
-            format!("stopping: {rundown} events of the rundown (Ctrl+C: now)")
+            let long = format!("stopping: {rundown} events of the rundown (Ctrl+C: now)");
+            [long, "stopping (Ctrl+C: now)".to_owned()]
         }
-        Phase::Aborting(_) => "ending".to_owned(),
-    };
-    [text.clone(), text]
+        Phase::Aborting(_) => ["ending", "ending"].map(str::to_owned),
+    }
 }
 
 #[cfg(test)]

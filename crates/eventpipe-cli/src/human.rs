@@ -108,11 +108,11 @@ pub(crate) fn clock(duration: Duration) -> String {
     }
 }
 
-/// A span of time in three significant digits: `1.23 s`, `45.6 ms`.
+/// A span of time in three significant digits: `1.23 s`, `45.6 ms`, `7 ns`.
 pub(crate) fn span(nanoseconds: u128) -> String {
     let value = nanoseconds as f64;
     let (value, unit) = match value {
-        v if v < 1e3 => (v, "ns"),
+        v if v < 1e3 => return format!("{nanoseconds} ns"),
         v if v < 1e6 => (v / 1e3, "µs"),
         v if v < 1e9 => (v / 1e6, "ms"),
         v if v < 120e9 => (v / 1e9, "s"),
@@ -228,6 +228,8 @@ mod tests {
         assert_eq!(bytes(u64::MAX), "18447 PB");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(0), "0");
+        assert_eq!(span(0), "0 ns");
+        assert_eq!(span(999), "999 ns");
         assert_eq!(span(1_500_000), "1.50 ms");
         assert_eq!(span(90_000_000_000), "90.0 s");
     }

@@ -66,17 +66,21 @@ impl LiveLine {
         if let Some(duration) = self.duration {
             elapsed = format!("{elapsed}/{}", human::clock(duration));
         }
-        let text = format!(
-            "{elapsed}  {}  {}/s  {} events  {} lost",
-            human::bytes(bytes),
-            human::bytes(rate),
+        let bytes = human::bytes(bytes);
+        let figures = format!(
+            "{} events  {} lost",
             human::count(progress.events.load(Ordering::Relaxed)),
             human::count(progress.lost.load(Ordering::Relaxed)),
         );
+        let long = format!("{elapsed}  {bytes}  {}/s  {figures}", human::bytes(rate));
         let width = table::stderr_width()
             .unwrap_or(usize::MAX)
             .saturating_sub(ROOM);
-        terminal::line(&with_hint(&text, hints, width));
+        terminal::line(&fitting(
+            &[long, format!("{elapsed}  {figures}")],
+            hints,
+            width,
+        ));
     }
 
     /// Takes the line away, so that other text can be printed.
@@ -87,13 +91,16 @@ impl LiveLine {
     }
 }
 
-/// The line with the longer hint, or the shorter one where there is no room for that, cut where there is none for either.
-fn with_hint(text: &str, [long, short]: &[String; 2], width: usize) -> String {
-    let line = format!("{text}  {long}");
-    if line.width() <= width {
-        return line;
-    }
-    table::cut(&format!("{text}  {short}"), width, false)
+/// The longest line for which there is room: the figures matter more than the hint, the longer of both than the rate.
+fn fitting([text, brief]: &[String; 2], [long, short]: &[String; 2], width: usize) -> String {
+    let lines = [
+        format!("{text}  {long}"),
+        format!("{text}  {short}"),
+        format!("{brief}  {short}"),
+        brief.clone(),
+    ];
+    let fits = lines.into_iter().find(|line| line.width() <= width);
+    fits.unwrap_or_else(|| table::cut(brief, width, false))
 }
 
 #[cfg(test)]
@@ -101,12 +108,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hint_is_as_long_as_there_is_room() {
+    fn the_line_is_as_long_as_there_is_room() {
+        let texts = ["00:00:01  7 MB  2 events", "00:00:01  2 events"].map(str::to_owned);
         let hints = ["Enter or Ctrl+C stops", "Ctrl+C stops"].map(str::to_owned);
-        let of = |width| with_hint("00:00:01", &hints, width);
-        assert_eq!(of(31), "00:00:01  Enter or Ctrl+C stops");
-        assert_eq!(of(30), "00:00:01  Ctrl+C stops");
-        assert_eq!(of(22), "00:00:01  Ctrl+C stops");
-        assert_eq!(of(12), "00:00:01  C…");
+        for (width, line) in [
+            (47, "00:00:01  7 MB  2 events  Enter or Ctrl+C stops"),
+            (46, "00:00:01  7 MB  2 events  Ctrl+C stops"),
+            (37, "00:00:01  2 events  Ctrl+C stops"),
+            (31, "00:00:01  2 events"),
+            (12, "00:00:01  2…"),
+        ] {
+            assert_eq!(fitting(&texts, &hints, width), line);
+        }
     }
 }

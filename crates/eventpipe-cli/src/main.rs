@@ -46,13 +46,14 @@ fn main() -> std::process::ExitCode {
             Ok(code) => code,
             Err(error) => report(&error),
         },
-        Err(error) => {
-            let _ = error.print();
-            match error.kind() {
-                ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => ExitCode::Ok as u8,
-                _ => ExitCode::Arguments as u8,
+        Err(mut error) => match (error.kind(), cli::with_tip(&mut error).print()) {
+            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => ExitCode::Ok as u8,
+            (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(error)) => {
+                report(&terminal::cannot_write(error).into())
             }
-        }
+            // What is wrong goes to standard error, and where that takes nothing the code still says it.
+            _ => ExitCode::Arguments as u8,
+        },
     };
     std::process::ExitCode::from(code)
 }

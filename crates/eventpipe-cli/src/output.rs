@@ -231,15 +231,17 @@ impl Drop for WholeFile {
 
 /// An output error that names the file.
 pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Failure {
-    let cause = match error.kind() {
+    let text = format!("cannot write {}: {}", path.display(), cause(&error));
+    Failure::new(ExitCode::Output, text)
+}
+
+/// Why a file could not be written, with the remedy where the system's words have none.
+pub(crate) fn cause(error: &io::Error) -> String {
+    match error.kind() {
         io::ErrorKind::AlreadyExists => "it exists already (--force writes over it)".to_owned(),
         io::ErrorKind::NotFound => "the directory does not exist".to_owned(),
         _ => error.to_string(),
-    };
-    Failure::new(
-        ExitCode::Output,
-        format!("cannot write {}: {cause}", path.display()),
-    )
+    }
 }
 
 /// A path derived from an input's: `a/b.nettrace` with `v6` gives `a/b.v6.nettrace`.

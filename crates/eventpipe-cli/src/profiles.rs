@@ -189,6 +189,7 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
         list.push(Provider {
             name: "*".to_owned(),
             keywords: u64::MAX,
+            has_keywords: true,
             level: 5,
             arguments: Vec::new(),
             enabled_by: "default".to_owned(),
@@ -226,6 +227,7 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
             let provider = Provider {
                 name: (*name).to_owned(),
                 keywords: *keywords,
+                has_keywords: true,
                 level: *level,
                 arguments: arg
                     .iter()
@@ -254,6 +256,18 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
         }
     } else if asked.clr_event_level.is_some() {
         return Err(argument("--clreventlevel needs --clrevents".into()).into());
+    }
+
+    let without_keywords: Vec<&str> = list
+        .iter()
+        .filter(|provider| !provider.has_keywords)
+        .map(|provider| provider.name.as_str())
+        .collect();
+    if !without_keywords.is_empty() {
+        notes.push(format!(
+            "{} without keywords: only events that have none come (NAME:ffffffffffffffff takes all)",
+            without_keywords.join(", ")
+        ));
     }
 
     let rundown_keyword = match asked.rundown {
@@ -306,6 +320,7 @@ fn clr_provider(events: &str, level: Option<&str>) -> anyhow::Result<Provider> {
     Ok(Provider {
         name: RUNTIME.to_owned(),
         keywords,
+        has_keywords: true,
         level,
         arguments: Vec::new(),
         enabled_by: "--clrevents".to_owned(),
@@ -394,6 +409,28 @@ mod tests {
             "Microsoft-Windows-DotNETRuntimePrivate"
         );
         assert_eq!(request.notes.len(), 2);
+    }
+
+    #[test]
+    fn who_chose_no_keywords_is_told_what_comes() {
+        let notes = |providers: &[&str]| {
+            let providers = texts(providers);
+            combine(&Asked {
+                providers: &providers,
+                ..Asked::default()
+            })
+            .unwrap()
+            .notes
+        };
+        assert_eq!(
+            notes(&["A,B:1", "C::5"]),
+            [
+                "A, C without keywords: only events that have none come (NAME:ffffffffffffffff takes all)"
+            ]
+        );
+        for chosen in ["A:1", "A:0", "A,a:1"] {
+            assert_eq!(notes(&[chosen]), [""; 0], "{chosen}");
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub(crate) struct Provider {
     pub(crate) name: String,
     /// The keyword bits.
     pub(crate) keywords: u64,
+    /// Whether somebody chose them, also none; 0 is the default otherwise.
+    pub(crate) has_keywords: bool,
     /// The level, 0 to 5.
     pub(crate) level: u8,
     /// The filter arguments in the order given.
@@ -55,6 +57,14 @@ impl fmt::Display for ProviderError {
 impl std::error::Error for ProviderError {}
 
 impl Provider {
+    /// Whether it was asked for by itself, not only as a part of a profile.
+    pub(crate) fn is_named(&self) -> bool {
+        let options = ["--providers", "--clrevents"];
+        options
+            .iter()
+            .any(|option| self.enabled_by.contains(option))
+    }
+
     /// The arguments as one string of the protocol: `key=value;key="v;2"`.
     pub(crate) fn argument_text(&self) -> String {
         let quoted = |text: &str| {
@@ -110,6 +120,7 @@ pub(crate) fn merge(list: &mut Vec<Provider>, new: Provider) -> Result<(), Provi
         old.arguments = new.arguments;
     }
     old.keywords |= new.keywords;
+    old.has_keywords |= new.has_keywords;
     // LogAlways (0) as a session's level lets every event pass, so it is the widest.
     old.level = if old.level == 0 || new.level == 0 {
         0
@@ -153,9 +164,11 @@ fn parse_one(text: &str, enabled_by: &str) -> Result<Provider, ProviderError> {
                 .into(),
         );
     }
-    let keywords = match parts.next().map(str::trim) {
-        None | Some("") => 0,
-        Some(digits) => {
+    let keywords = parts.next().map_or("", str::trim);
+    let has_keywords = !keywords.is_empty();
+    let keywords = match keywords {
+        "" => 0,
+        digits => {
             let bare = digits
                 .strip_prefix("0x")
                 .or(digits.strip_prefix("0X"))
@@ -193,6 +206,7 @@ fn parse_one(text: &str, enabled_by: &str) -> Result<Provider, ProviderError> {
     Ok(Provider {
         name: name.to_owned(),
         keywords,
+        has_keywords,
         level,
         arguments,
         enabled_by: enabled_by.to_owned(),

@@ -14,8 +14,10 @@ use crate::terminal::note;
 use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
 use nettrace::{Error, ErrorKind, Event, FormatVersion, Reader};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Figures of a recording under way; written by the recorder, read by the live line.
@@ -50,8 +52,21 @@ pub(crate) struct Outcome {
     pub(crate) end: StreamEnd,
     /// Why the file could not be written further.
     pub(crate) write_error: Option<io::Error>,
-    /// `--roll`: files made and files kept.
-    pub(crate) pieces: Option<(u64, u64)>,
+    /// Providers of which events came.
+    pub(crate) providers: BTreeSet<String>,
+    /// `--roll`: the files.
+    pub(crate) pieces: Option<RolledFiles>,
+}
+
+/// What became of the files of `--roll`.
+#[derive(Debug)]
+pub(crate) struct RolledFiles {
+    /// How many were made.
+    pub(crate) made: u64,
+    /// How many there still are, each complete.
+    pub(crate) kept: u64,
+    /// The one that took no more, and its name if it could not be completed.
+    pub(crate) failed: Option<(PathBuf, Option<PathBuf>)>,
 }
 
 /// The event that ends a recording.
@@ -181,6 +196,7 @@ pub(crate) fn empty() -> Outcome {
         lost_at_least: false,
         end: StreamEnd::Cut,
         write_error: None,
+        providers: BTreeSet::new(),
         pieces: None,
     }
 }
@@ -222,6 +238,7 @@ fn count<R: Read, W: Write>(
     outcome.lost = losses.total();
     outcome.lost_at_least = losses.is_lower_bound;
     outcome.format = Some(reader.info().format);
+    outcome.providers = providers(&reader);
     if outcome.end == StreamEnd::Cut {
         outcome.complete_bytes = Some(reader.complete_length());
         // The events of an unfinished block are not kept.
@@ -233,6 +250,15 @@ fn count<R: Read, W: Write>(
     }
     publish(progress, outcome.events, outcome.lost);
     outcome
+}
+
+/// Whose events are described so far; a description comes with the first event of its kind. The version of the format
+/// that can forget descriptions is in no stream that a process sends.
+pub(crate) fn providers<R: Read>(reader: &Reader<R>) -> BTreeSet<String> {
+    let described = reader.all_metadata().iter();
+    described
+        .map(|metadata| metadata.provider.clone())
+        .collect()
 }
 
 pub(crate) fn publish(progress: &Progress, events: u64, lost: u64) {

@@ -7,7 +7,8 @@
 
 use crate::exit_code::{ExitCode, Failure};
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs::File;
+use std::io::{self, Read as _};
 
 /// How deep files may name each other.
 const MAX_DEPTH: u32 = 8;
@@ -48,16 +49,17 @@ fn add(word: OsString, depth: u32, expanded: &mut Vec<OsString>) -> Result<(), F
     if depth == MAX_DEPTH {
         return Err(failure("response files name each other too deeply"));
     }
-    let read = || -> std::io::Result<Option<String>> {
-        let size = std::fs::metadata(Path::new(&path))?.len();
-        if size > MAX_SIZE {
-            return Ok(None);
-        }
-        std::fs::read_to_string(&path).map(Some)
+    // What it says of its size is not believed: a device says 0.
+    let read = || -> std::io::Result<String> {
+        let mut text = String::new();
+        let file = File::open(&path)?.take(MAX_SIZE + 1);
+        io::BufReader::new(file).read_to_string(&mut text)?;
+        Ok(text)
     };
-    let text = read()
-        .map_err(|error| failure(&error.to_string()))?
-        .ok_or_else(|| failure("it is larger than 1 MiB"))?;
+    let text = read().map_err(|error| failure(&error.to_string()))?;
+    if text.len() as u64 > MAX_SIZE {
+        return Err(failure("it is larger than 1 MiB"));
+    }
     for line in text
         .lines()
         .filter(|line| !line.trim_start().starts_with('#'))
@@ -158,6 +160,8 @@ mod tests {
         assert!(error.contains("too deeply"), "{error}");
         let error = words(&["e", "@/none"]).unwrap_err().to_string();
         assert!(error.contains("/none"), "{error}");
+        let error = words(&["e", "@/dev/zero"]).unwrap_err().to_string();
+        assert!(error.contains("1 MiB"), "{error}");
         std::fs::remove_dir_all(&directory).unwrap();
     }
 }

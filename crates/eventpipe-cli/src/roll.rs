@@ -7,7 +7,7 @@
 use crate::exit_code::Failure;
 use crate::output::{cannot_write, check};
 use crate::recording::{
-    Outcome, Progress, StopWhen, StreamEnd, UPDATE_EVERY, empty, end_of, publish,
+    self, Outcome, Progress, RolledFiles, StopWhen, StreamEnd, UPDATE_EVERY, empty, end_of, publish,
 };
 use nettrace::rewrite::Pieces;
 use nettrace::{FormatVersion, Item, Reader, WriteFormat};
@@ -33,6 +33,8 @@ pub(crate) struct Rolling {
     /// The file at hand and its final name.
     current: Option<(File, PathBuf)>,
     written: u64,
+    /// What was worked at last, for messages.
+    at: PathBuf,
 }
 
 impl Rolling {
@@ -52,6 +54,7 @@ impl Rolling {
             complete: VecDeque::new(),
             current: None,
             written: 0,
+            at: PathBuf::new(),
         };
         let first = rolling.numbered(1);
         check(&first, force)?;
@@ -74,8 +77,8 @@ impl Rolling {
     }
 
     fn begin(&mut self) -> io::Result<()> {
-        self.made += 1;
-        let path = self.numbered(self.made);
+        let path = self.numbered(self.made + 1);
+        self.at.clone_from(&path);
         if path.exists() && !self.force {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
@@ -87,6 +90,7 @@ impl Rolling {
             .open(part(&path))?;
         self.current = Some((file, path));
         self.written = 0;
+        self.made += 1;
         Ok(())
     }
 
@@ -102,17 +106,40 @@ impl Rolling {
     /// Gives the file at hand its final name, and removes the oldest beyond those to keep.
     fn complete(&mut self, mut rest: Vec<u8>) -> io::Result<()> {
         self.write(&mut rest)?;
-        let Some((_, path)) = self.current.take() else {
-            return Ok(());
-        };
+        match self.current.take() {
+            Some((_, path)) => self.name(path),
+            None => Ok(()),
+        }
+    }
+
+    fn name(&mut self, path: PathBuf) -> io::Result<()> {
         std::fs::rename(part(&path), &path)?;
         self.complete.push_back(path);
         while self.keep.is_some_and(|keep| self.complete.len() > keep) {
             if let Some(oldest) = self.complete.pop_front() {
+                self.at.clone_from(&oldest);
                 std::fs::remove_file(oldest)?;
             }
         }
         Ok(())
+    }
+
+    /// A file that takes no more is brought to its last complete block and gets its final name, or goes where it has not
+    /// even a header. Where that cannot be done either, it stays as it is: gives its name then.
+    fn complete_what_is_there(&mut self) -> Option<PathBuf> {
+        let (mut file, path) = self.current.take()?;
+        let part = part(&path);
+        let Ok(again) = File::open(&part) else {
+            return Some(part);
+        };
+        let reread = recording::record(again, io::sink(), &Progress::default(), None);
+        let done = match (reread.format, reread.complete_bytes) {
+            (Some(format), Some(length)) => {
+                recording::close_cut(&mut file, format, length).and_then(|()| self.name(path))
+            }
+            _ => std::fs::remove_file(&part),
+        };
+        done.is_err().then_some(part)
     }
 
     /// Removes the first file again, because nothing was recorded.
@@ -153,6 +180,7 @@ pub(crate) fn record<R: Read>(
             outcome.lost = reader.losses().total();
             outcome.lost_at_least = reader.losses().is_lower_bound;
             outcome.format = Some(reader.info().format);
+            outcome.providers = recording::providers(&reader);
             result
         }
         Err(error) => {
@@ -160,18 +188,23 @@ pub(crate) fn record<R: Read>(
             Ok(())
         }
     };
+    let mut failed = None;
     if let Err(error) = result {
         outcome.write_error = Some(error);
         progress.write_failed.store(true, Ordering::Release);
-    }
-    if rolling.written == 0 {
+        failed = Some((rolling.at.clone(), rolling.complete_what_is_there()));
+    } else if rolling.written == 0 {
         rolling.remove_current();
     }
     // The target answers the request to stop only while its stream is read.
     let mut buffer = vec![0; 256 * 1024];
     while !matches!(counted.read(&mut buffer), Ok(0) | Err(_)) {}
     outcome.bytes = counted.bytes;
-    outcome.pieces = Some((rolling.made, rolling.complete.len() as u64));
+    outcome.pieces = Some(RolledFiles {
+        made: rolling.made,
+        kept: rolling.complete.len() as u64,
+        failed,
+    });
     publish(progress, outcome.events, outcome.lost);
     outcome
 }

@@ -23,7 +23,13 @@ pub(crate) struct Table {
     rows: Vec<Vec<String>>,
     /// The columns that may be cut, the first to be cut first, and whether from the left.
     shrink: Vec<(usize, bool)>,
+    /// The columns that may be left out where cutting does not suffice, the first to go first.
+    spare: Vec<usize>,
 }
+
+/// What stays of a cut column, and of its heading all; and less of both where no other can be left out.
+const CUT: usize = 8;
+const CUT_SHORT: usize = 4;
 
 impl Table {
     /// A table with these columns.
@@ -32,6 +38,7 @@ impl Table {
             headers: headers.to_vec(),
             rows: Vec::new(),
             shrink: Vec::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -47,6 +54,12 @@ impl Table {
         self
     }
 
+    /// Lets columns go where the terminal is too narrow for the others, in this order.
+    pub(crate) fn may_leave_out(mut self, columns: &[usize]) -> Table {
+        self.spare.extend(columns);
+        self
+    }
+
     /// Adds a row; control characters in cells are replaced, since cells come from traces.
     pub(crate) fn row<I: IntoIterator<Item = String>>(&mut self, cells: I) {
         let mut cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
@@ -56,20 +69,24 @@ impl Table {
 
     /// The text of the table for a width in columns; `None` cuts nothing.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
-        let mut widths: Vec<usize> = self.headers.iter().map(|(name, _)| name.width()).collect();
+        let headings: Vec<usize> = self.headers.iter().map(|(name, _)| name.width()).collect();
+        let mut widths = headings.clone();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
             }
         }
+        let mut shown: Vec<usize> = (0..widths.len()).collect();
         if let Some(limit) = width {
-            for &(column, _) in &self.shrink {
-                let total: usize = widths.iter().sum::<usize>() + 2 * (widths.len() - 1);
-                let smallest = self.headers[column].0.width().max(8).min(widths[column]);
-                widths[column] = widths[column]
-                    .saturating_sub(total.saturating_sub(limit))
-                    .max(smallest);
+            self.cut_columns(&mut widths, &shown, limit, |column| {
+                headings[column].max(CUT)
+            });
+            for column in &self.spare {
+                if total(&widths, &shown) > limit {
+                    shown.retain(|other| other != column);
+                }
             }
+            self.cut_columns(&mut widths, &shown, limit, |_| CUT_SHORT);
         }
         let mut out = String::new();
         let headers: Vec<String> = self
@@ -79,11 +96,11 @@ impl Table {
             .collect();
         for row in std::iter::once(&headers).chain(&self.rows) {
             let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            for &column in &shown {
                 let from_left = self.shrink.contains(&(column, true));
-                let cell = cut(cell, *width, from_left);
-                let padding = width.saturating_sub(cell.width());
-                let gap = if column == 0 { "" } else { "  " };
+                let cell = cut(&row[column], widths[column], from_left);
+                let padding = widths[column].saturating_sub(cell.width());
+                let gap = if line.is_empty() { "" } else { "  " };
                 let _ = match self.headers[column].1 {
                     Align::Left => write!(line, "{gap}{cell}{:padding$}", ""),
                     Align::Right => write!(line, "{gap}{:padding$}{cell}", ""),
@@ -94,6 +111,27 @@ impl Table {
         }
         out
     }
+
+    /// Cuts columns as far as it takes, but to no less than `least`.
+    fn cut_columns(
+        &self,
+        widths: &mut [usize],
+        shown: &[usize],
+        limit: usize,
+        least: impl Fn(usize) -> usize,
+    ) {
+        for &(column, _) in &self.shrink {
+            let excess = total(widths, shown).saturating_sub(limit);
+            let smallest = least(column).min(widths[column]);
+            widths[column] = widths[column].saturating_sub(excess).max(smallest);
+        }
+    }
+}
+
+/// The width of a line with these columns.
+fn total(widths: &[usize], shown: &[usize]) -> usize {
+    let cells: usize = shown.iter().map(|&column| widths[column]).sum();
+    cells + 2 * shown.len().saturating_sub(1)
 }
 
 /// The width of the terminal on standard output; `None` when it is not a terminal.
@@ -179,6 +217,38 @@ mod tests {
         assert!(text.lines().all(|line| line.width() <= 20));
         assert_eq!(cut("/usr/lib/dotnet", 7, true), "…dotnet");
         assert_eq!(cut("漢字漢字", 5, false), "漢字…");
+    }
+
+    #[test]
+    fn what_can_be_spared_goes_where_cutting_does_not_suffice() {
+        let headers = ["NAME", "LONG HEADING", "BYTES", "LAST"];
+        let mut table = Table::new(&headers.map(|name| (name, Align::Left)))
+            .may_cut_end(0)
+            .may_cut_end(1)
+            .may_leave_out(&[3, 2]);
+        table.row(["a-long-name", "a-long-heading", "123456", "7"].map(str::to_owned));
+        for (width, expected) in [
+            (
+                41,
+                "NAME         LONG HEADING    BYTES   LAST\na-long-name  a-long-heading  123456  7\n",
+            ),
+            (
+                38,
+                "NAME      LONG HEADING    BYTES   LAST\na-long-…  a-long-heading  123456  7\n",
+            ),
+            (
+                36,
+                "NAME      LONG HEADING  BYTES   LAST\na-long-…  a-long-head…  123456  7\n",
+            ),
+            (
+                35,
+                "NAME      LONG HEADING  BYTES\na-long-…  a-long-head…  123456\n",
+            ),
+            (25, "NAME      LONG HEADING\na-long-…  a-long-head…\n"),
+            (16, "NAME  LONG HEAD…\na-l…  a-long-he…\n"),
+        ] {
+            assert_eq!(table.render(Some(width)), expected, "{width}");
+        }
     }
 
     #[test]

@@ -70,7 +70,7 @@ impl<W: Write> Write for Screen<W> {
 }
 
 /// An error of standard output that says so.
-fn cannot_write(error: io::Error) -> io::Error {
+pub(crate) fn cannot_write(error: io::Error) -> io::Error {
     let text = format!("cannot write standard output: {error}");
     io::Error::new(error.kind(), Failure::new(ExitCode::Output, text))
 }

@@ -198,9 +198,16 @@ fn wrong_ports_are_named() {
     }
     let file = scratch.file("file");
     std::fs::write(&file, "no socket").unwrap();
-    let (code, _, error) = run(&["env", "--dport", file.to_str().unwrap()]);
-    assert_eq!(code, 1);
-    assert!(error.contains("is in use"), "{error}");
+    for (path, mode) in [
+        (&*file, "listen"),
+        (&*file, "connect"),
+        (scratch.path(), "connect"),
+    ] {
+        let (code, _, error) = run(&["env", "--dport", &format!("{},{mode}", path.display())]);
+        assert_eq!(code, 1);
+        let cause = format!("{} is not a socket\n", path.display());
+        assert!(error.ends_with(&cause), "{error}");
+    }
     assert_eq!(run(&["env"]).0, 3);
     assert_eq!(run(&["env", "-p", "1", "--dport", "x"]).0, 3);
 }

@@ -143,16 +143,7 @@ fn by_a_file_that_takes_no_more() {
     let scratch = Scratch::new("full");
     let target = Target::at_work();
     let file = scratch.file("a.nettrace");
-    // A limit on the size of files, instead of a small disk: the write fails in the same way. In
-    // blocks of 512 or 1024 bytes, whatever the shell thinks.
-    let tool = collect_command(target.pid(), &file, &[]);
-    let mut limited = std::process::Command::new("sh");
-    limited
-        .args(["-c", "trap '' XFSZ; ulimit -f 300; exec \"$@\"", "sh"])
-        .arg(tool.get_program())
-        .args(tool.get_args())
-        .stdin(Stdio::null())
-        .stderr(Stdio::piped());
+    let mut limited = support::with_small_files(&collect_command(target.pid(), &file, &[]));
     let (code, _, error) = finish(limited.spawn().unwrap());
     assert_eq!(code, 8, "{error}");
     assert!(

@@ -7,12 +7,12 @@ use peers::{Peers, Runtime};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::thread::sleep;
 use std::time::Duration;
-use support::{Scratch, Target, collecting, finish, report, run, tool};
+use support::{Scratch, Target, collect_command, collecting, finish, report, run, tool};
 
 /// The complete files of a recording, in their order.
 fn kept(directory: &Path) -> Vec<PathBuf> {
@@ -133,6 +133,30 @@ fn the_newest_only_where_so_many_are_to_be_kept() {
     assert_eq!(code, 3, "--keep alone");
 }
 
+/// The last file takes no more in its midst: what it holds is complete all the same.
+#[test]
+fn where_the_disk_is_full_too() {
+    let scratch = Scratch::new("roll-full");
+    let target = Target::at_work();
+    // A limit on the size of files, instead of a small disk: smaller than what is asked for.
+    let tool = collect_command(
+        target.pid(),
+        &scratch.file("a.nettrace"),
+        &["--roll", "10MB"],
+    );
+    let (code, _, error) = finish(support::with_small_files(&tool).spawn().unwrap());
+    assert_eq!(code, 8, "{error}");
+    let first = scratch.file("a.0001.nettrace");
+    let cause = format!("cannot write {}: File too large", first.display());
+    assert!(error.contains(&cause), "{error}");
+    assert!(
+        error.contains("the files hold every complete block"),
+        "{error}"
+    );
+    assert!(all_complete(&[first]) > 0);
+    assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
+}
+
 /// Megabytes of a file: 200 MB of events in files of 10 MB, of which five are kept; in a plain run of the tests a tenth.
 fn file_megabytes() -> u32 {
     if std::env::var_os("EVENTPIPE_TEST_FULL").is_some() {
@@ -159,17 +183,11 @@ fn also_when_the_tool_is_killed() {
 /// Records a program that numbers its events, kills the tool at some moment, and looks at what is left.
 fn killed(peers: &Peers, runtime: Runtime, megabytes: u32) {
     let scratch = Scratch::new("roll-killed");
-    let mut child = peers
-        .program(runtime, "stress")
+    let mut program = peers.program(runtime, "stress");
+    program
         .args(["--threads", "3", "--count", "200000", "--size", "400"])
-        .args(["--kind", "sequenced", "--wait"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
+        .args(["--kind", "sequenced", "--wait"]);
+    let (mut child, _output, _) = support::started(&mut program);
     let mut recording = tool()
         .args(["collect", "-p", &child.id().to_string(), "-o"])
         .arg(scratch.file("a.nettrace"))

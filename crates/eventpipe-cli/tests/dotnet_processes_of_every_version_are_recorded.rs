@@ -19,17 +19,8 @@ fn start(
     name: &str,
     arguments: &[&str],
 ) -> (Child, BufReader<std::process::ChildStdout>, u32) {
-    let mut child = peers
-        .program(runtime, name)
-        .args(arguments)
-        .arg("--wait")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut output = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    output.read_line(&mut line).unwrap();
+    let mut program = peers.program(runtime, name);
+    let (child, output, line) = support::started(program.args(arguments).arg("--wait"));
     let pid = line
         .trim()
         .strip_prefix("ready ")

@@ -103,7 +103,7 @@ fn another_users_process_is_refused_and_the_user_named() {
     let scratch = Scratch::new("user");
     // Where another user may read it.
     let copy = scratch.file("eventpipe");
-    fs::copy(env!("CARGO_BIN_EXE_eventpipe"), &copy).unwrap();
+    support::copy_of_the_tool(&copy);
     let target = support::Target::at_work();
     let output = Command::new(&copy)
         .args([

@@ -7,10 +7,10 @@ mod support;
 use peers::{Peers, Runtime};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use support::{Scratch, answer, report, run, tool};
+use support::{Scratch, Target, answer, report, run, started, tool};
 
 fn is_root(test: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
@@ -18,6 +18,15 @@ fn is_root(test: &str) -> bool {
         peers::skipped(test, "it takes root to make namespaces");
     }
     is_root
+}
+
+/// A shell script in namespaces of its own, as the first process of them.
+fn in_namespaces(script: &str) -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare
+        .args(["--pid", "--mount", "--fork", "--mount-proc"])
+        .args(["sh", "-c", script]);
+    unshare
 }
 
 /// A program in its own namespaces; all of them end with it.
@@ -31,27 +40,13 @@ struct Contained {
 impl Contained {
     /// Runs a shell script, whose last word is the program; it must say "ready" first.
     fn start(script: &str, words: &[&str]) -> Contained {
-        let mut unshare = Command::new("unshare")
-            .args([
-                "--pid",
-                "--mount",
-                "--fork",
-                "--mount-proc",
-                "sh",
-                "-c",
-                script,
-            ])
-            .args(words)
-            .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
-            .env_remove("TMPDIR")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let (mut unshare, output, line) = started(
+            in_namespaces(script)
+                .args(words)
+                .env("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
+                .env_remove("TMPDIR"),
+        );
         let input = unshare.stdin.take().unwrap();
-        let mut output = BufReader::new(unshare.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
         assert_eq!(line.trim(), "ready 1", "the first process of its namespace");
         // Its output goes on being read, or it would end.
         std::thread::spawn(move || for _ in output.lines() {});
@@ -195,18 +190,8 @@ fn a_dotnet_program_by_the_pid_that_it_has_here() {
 #[test]
 fn a_program_with_another_temporary_folder() {
     let (scratch, elsewhere) = (Scratch::new("tmpdir"), Scratch::new("elsewhere"));
-    let mut target = tool()
-        .arg("demo-program")
-        .env("TMPDIR", elsewhere.path())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(target.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
-    assert!(line.starts_with("ready"), "{line}");
-    let (file, pid) = (scratch.file("a.nettrace"), target.id().to_string());
+    let target = Target::ready(tool().env("TMPDIR", elsewhere.path()));
+    let (file, pid) = (scratch.file("a.nettrace"), target.pid().to_string());
     let (_, list, _) = run(&["ps", "--json"]);
     assert!(
         list.contains(&*elsewhere.path().to_string_lossy()),
@@ -216,8 +201,6 @@ fn a_program_with_another_temporary_folder() {
     let (code, _, error) = run(&["collect", "-p", &pid, "--duration", "200ms", "-o", path]);
     assert_eq!(code, 0, "{error}");
     assert_eq!(report(&file).0, 0);
-    target.kill().unwrap();
-    target.wait().unwrap();
 }
 
 #[test]
@@ -235,17 +218,8 @@ fn all_of_a_container_from_inside() {
     let [traces, copy] = ["traces", "tool"].map(|name| scratch.file(name));
     std::fs::create_dir(&traces).unwrap();
     std::fs::create_dir(&copy).unwrap();
-    std::fs::copy(tool().get_program(), copy.join("eventpipe")).unwrap();
-    let output = Command::new("unshare")
-        .args([
-            "--pid",
-            "--mount",
-            "--fork",
-            "--mount-proc",
-            "sh",
-            "-c",
-            script,
-        ])
+    support::copy_of_the_tool(&copy.join("eventpipe"));
+    let output = in_namespaces(script)
         .arg(scratch.path())
         .stdin(Stdio::null())
         .output()

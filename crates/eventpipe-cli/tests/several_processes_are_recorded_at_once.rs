@@ -4,7 +4,6 @@
 mod support;
 
 use rustix::process::Signal;
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use support::{Scratch, Target, finish, report, tool};
@@ -60,36 +59,19 @@ fn or_one_by_its_name_unless_there_are_two() {
     let (scratch, files) = (Scratch::new("name"), Scratch::new("name-files"));
     let name = format!("named-{}", std::process::id());
     let program = scratch.file(&name);
-    std::fs::copy(tool().get_program(), &program).unwrap();
-    let start = || {
-        let mut child = Command::new(&program)
-            .arg("demo-program")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        output.read_line(&mut line).unwrap();
-        child
-    };
-    let mut first = start();
+    support::copy_of_the_tool(&program);
+    let first = Target::ready(&mut Command::new(&program));
     let words = ["-n", &name, "--duration", "200ms", "--force"];
     let (code, _, error) = finish(command(&files, &words).spawn().unwrap());
     assert_eq!(code, 0, "{error}");
     assert!(
-        error.contains(&format!("recording {name} (process {}", first.id())),
+        error.contains(&format!("recording {name} (process {}", first.pid())),
         "{error}"
     );
-    let mut second = start();
+    let second = Target::ready(&mut Command::new(&program));
     let (code, _, error) = finish(command(&files, &words).spawn().unwrap());
-    for child in [&mut first, &mut second] {
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(
-            error.contains(&child.id().to_string()),
-            "both are named: {error}"
-        );
+    for pid in [first.pid(), second.pid()] {
+        assert!(error.contains(&pid.to_string()), "both are named: {error}");
     }
     assert_eq!(code, 3, "{error}");
 }
@@ -213,21 +195,9 @@ fn or_none_where_none_is_like_that() {
 fn each_under_a_name_that_does_nothing_to_the_terminal() {
     let scratch = Scratch::new("hostile-name");
     let path = scratch.file("x\x1b[2Jy\nz\u{202e}");
-    // Copied by another process: a file that a test beside this one may hold open for writing cannot be started.
-    let mut copy = Command::new("cp");
-    let copied = copy.arg(tool().get_program()).arg(&path).status();
-    assert!(copied.unwrap().success());
-    let mut target = Command::new(&path)
-        .arg("demo-program")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let mut line = String::new();
-    let mut output = BufReader::new(target.stdout.take().unwrap());
-    output.read_line(&mut line).unwrap();
-    assert!(line.starts_with("ready "), "{line}");
-    let pid = target.id().to_string();
+    support::copy_of_the_tool(&path);
+    let target = Target::ready(&mut Command::new(&path));
+    let pid = target.pid().to_string();
     let mut recording = tool();
     recording
         .args(["collect", "-p", &pid, "--duration", "100ms"])
@@ -235,8 +205,6 @@ fn each_under_a_name_that_does_nothing_to_the_terminal() {
         .current_dir(scratch.path());
     let (code, _, error) = support::answer(&recording.output().unwrap());
     let (_, listed, _) = support::run(&["ps"]);
-    drop(target.stdin.take());
-    target.wait().unwrap();
     assert_eq!(code, 0, "{error}");
     assert!(error.contains(&format!("recording x·[2Jy·z· (process {pid}, ")));
     assert!(error.contains("\nx_[2Jy_z__"), "{error}");

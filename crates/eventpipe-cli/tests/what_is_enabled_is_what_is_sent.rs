@@ -7,7 +7,7 @@ use dotnet_diagnostics::codec::{CollectTracing, Request};
 use peers::Peers;
 use std::process::{Command, Stdio};
 use support::fake::{Fake, dotnet10};
-use support::{Scratch, answer, tool};
+use support::{Scratch, Target, answer, tool};
 
 /// The first request for a session that a command sends to a server, and what the command said.
 fn asked_by(mut command: Command, server: &Fake) -> (CollectTracing, String) {
@@ -180,5 +180,32 @@ fn the_request_is_the_one_of_dotnet_trace() {
             }
         }
         assert_eq!(ours, theirs, "{options:?}: {said}");
+    }
+}
+
+/// A name that is wrong, keywords that no event has, no keywords where all events have some: nothing comes, and the tool
+/// says so.
+#[test]
+fn who_asks_for_what_never_comes_is_told() {
+    let scratch = Scratch::new("silent");
+    let target = Target::at_work();
+    let pid = target.pid().to_string();
+    for roll in [&[][..], &["--roll", "10MB"]] {
+        let mut recording = tool();
+        recording
+            .args(["collect", "--pid", &pid, "--force", "-o"])
+            .arg(scratch.file("a.nettrace"))
+            .args(["--stopping-event-provider-name", "Demo-Requests"])
+            .args([
+                "--providers",
+                "Demo-Requests:ff:5,Demo-Internals,Demo-Requets:1,No*:1",
+            ])
+            .args(roll);
+        let (code, _, error) = answer(&recording.output().unwrap());
+        assert_eq!(code, 0, "{error}");
+        let hint = "Demo-Internals without keywords: only events that have none come";
+        assert!(error.contains(hint), "{error}");
+        let silent = "a.nettrace: nothing came from Demo-Internals, Demo-Requets: ";
+        assert!(error.contains(silent), "{error}");
     }
 }

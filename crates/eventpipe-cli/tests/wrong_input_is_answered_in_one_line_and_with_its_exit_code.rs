@@ -187,6 +187,27 @@ fn completions_and_manual_are_made_for_every_shell() {
 }
 
 #[test]
+fn a_command_of_another_tool_is_answered_with_what_to_do() {
+    let this_file = std::env::current_exe().unwrap();
+    for (words, tip) in [
+        (&["convert", "x"][..], "dotnet-trace convert"),
+        (&["monitor", "-p", "1"], "dotnet-counters monitor"),
+        (&["report", "x", "topN"], "unrecognized subcommand 'x'"),
+        (&["report", "topN", "x"], "dotnet-trace report FILE topN"),
+        (&["stat", "x"], "eventpipe report stat FILE"),
+        (
+            &["report", this_file.to_str().unwrap()],
+            "eventpipe report stat FILE",
+        ),
+    ] {
+        let (code, _, error) = run(words);
+        assert_eq!(code, 3, "{words:?}: {error}");
+        assert!(error.contains(tip), "{words:?}: {error}");
+        assert!(!error.contains("similar"), "{words:?}: {error}");
+    }
+}
+
+#[test]
 fn standard_output_that_takes_no_more_is_named() {
     const TEST: &str = "standard_output_that_takes_no_more_is_named";
     let full = || fs::OpenOptions::new().write(true).open("/dev/full");
@@ -214,6 +235,9 @@ fn standard_output_that_takes_no_more_is_named() {
         &["list-profiles"],
         &["completions", "bash"],
         &["man"],
+        &["--help"],
+        &["collect", "-h"],
+        &["--version"],
     ] {
         let output = support::tool()
             .args(arguments)

@@ -161,7 +161,7 @@ fn run(
         first_signal_is_the_childs: arguments.show_child_io,
     };
     let show_line = has_terminal && io::stderr().is_terminal();
-    Ok(recording.run(&options, show_line, child))
+    Ok(recording.run(&options, &request.providers, show_line, child))
 }
 
 /// The file to write, or those of `--roll`.
@@ -242,7 +242,7 @@ fn enabled(collect: &CollectTracing, request: &Request) -> String {
     if with_arguments {
         list = list.may_cut_end(4);
     }
-    list = list.may_cut_end(3).may_cut_end(0);
+    list = list.may_cut_end(3).may_cut_end(0).may_cut_end(2);
     for (config, provider) in collect.providers.iter().zip(&request.providers) {
         list.row([
             config.name.clone(),

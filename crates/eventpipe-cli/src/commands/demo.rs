@@ -71,7 +71,7 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
         fail_on_drop: true,
         first_signal_is_the_childs: false,
     };
-    let finished = recording.run(&options, io::stderr().is_terminal(), None);
+    let finished = recording.run(&options, &[], io::stderr().is_terminal(), None);
     drop(program);
     if finished.code != ExitCode::Ok {
         return Ok(finished.code as u8);

@@ -42,7 +42,14 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
         return Ok(out.flush()?);
     }
     if processes.is_empty() {
-        terminal::note("no process that can be traced was found (of this user; root sees all)");
+        let whose = if rustix::process::geteuid().is_root() {
+            ""
+        } else {
+            " among those of this user (root sees all)"
+        };
+        terminal::note(format_args!(
+            "no process that can be traced was found{whose}"
+        ));
         return Ok(());
     }
     let in_containers = processes
@@ -61,7 +68,8 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
     ]);
     let mut list = Table::new(&headers)
         .may_cut_end(name_column + 2)
-        .may_cut_end(name_column);
+        .may_cut_end(name_column)
+        .may_cut_end(name_column + 1);
     for described in &processes {
         let process = &described.process;
         let mut cells = vec![process.pid.to_string()];

@@ -56,7 +56,8 @@ pub(crate) fn print(
             ("EVENT", Align::Left),
         ])
         .may_cut_start(4)
-        .may_cut_end(5);
+        .may_cut_end(5)
+        .may_leave_out(&[3, 2, 1]);
         for row in &statistics.events {
             events.row([
                 human::count(row.count),
@@ -78,7 +79,8 @@ pub(crate) fn print(
             ("PAYLOAD", Align::Right),
             ("FIRST s", Align::Right),
             ("LAST s", Align::Right),
-        ]);
+        ])
+        .may_leave_out(&[6, 5, 4]);
         for row in &statistics.threads {
             threads.row([
                 row.thread_id.to_string(),

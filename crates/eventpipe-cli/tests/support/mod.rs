@@ -56,6 +56,25 @@ pub(crate) fn answer(output: &Output) -> (i32, String, String) {
     )
 }
 
+/// Starts a program, and gives it, its output, and the first line of that.
+pub(crate) fn started(program: &mut Command) -> (Child, BufReader<ChildStdout>, String) {
+    program.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = program.spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    (child, output, line)
+}
+
+/// Copies the tool. By another process: a file that a test beside this one may hold open for writing cannot be started.
+pub(crate) fn copy_of_the_tool(path: &Path) {
+    let copied = Command::new("cp")
+        .arg(tool().get_program())
+        .arg(path)
+        .status();
+    assert!(copied.unwrap().success());
+}
+
 /// The demo program, as a process that the tool can trace.
 #[derive(Debug)]
 pub(crate) struct Target {
@@ -67,24 +86,20 @@ pub(crate) struct Target {
 impl Target {
     /// Starts it; it is at work when this returns.
     pub(crate) fn at_work() -> Target {
-        let mut child = tool()
-            .arg("demo-program")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let input = child.stdin.take();
-        let mut output = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        output.read_line(&mut line).unwrap();
-        assert!(line.starts_with("ready "), "{line}");
-        let mut target = Target {
-            child,
-            input,
-            output,
-        };
+        let mut target = Target::ready(&mut tool());
         target.tell("begin");
         target
+    }
+
+    /// Starts the tool, or a copy of it, as the demo program; it can be traced when this returns, and waits.
+    pub(crate) fn ready(tool: &mut Command) -> Target {
+        let (mut child, output, line) = started(tool.arg("demo-program"));
+        assert!(line.starts_with("ready "), "{line}");
+        Target {
+            input: child.stdin.take(),
+            child,
+            output,
+        }
     }
 
     pub(crate) fn pid(&self) -> u32 {
@@ -154,6 +169,19 @@ pub(crate) fn collect_command(pid: u32, output: &Path, more: &[&str]) -> Command
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// A command of the tool that finds no room for more than some 100 KB in a file: a limit on the size of files, instead
+/// of a small disk; the write fails in the same way. In blocks of 512 or 1024 bytes, whatever the shell thinks.
+pub(crate) fn with_small_files(tool: &Command) -> Command {
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "trap '' XFSZ; ulimit -f 300; exec \"$@\"", "sh"])
+        .arg(tool.get_program())
+        .args(tool.get_args())
+        .stdin(Stdio::null())
+        .stderr(Stdio::piped());
+    limited
 }
 
 /// Waits until a file has grown to so many bytes.
