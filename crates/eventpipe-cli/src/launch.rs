@@ -32,6 +32,8 @@ pub(crate) struct Launch {
     pub(crate) program: String,
     /// Whether it has this project's engine.
     pub(crate) is_native: bool,
+    /// Where to see why it did not become what was expected.
+    hint: &'static str,
     listener: Option<Listener>,
     others: Option<Others>,
 }
@@ -53,6 +55,7 @@ impl Launch {
             listener: Some(listener),
             program: program.unwrap_or_default(),
             is_native: false,
+            hint: hint(arguments),
             others: None,
         })
     }
@@ -79,7 +82,8 @@ impl Launch {
             }
             let name = &self.program;
             if let Some(status) = self.child.status() {
-                let text = format!("'{name}' ended ({status}) before it could be traced");
+                let hint = self.hint;
+                let text = format!("'{name}' ended ({status}) before it could be traced{hint}");
                 return failure(ExitCode::Session, text);
             }
             if channel.was_signalled() {
@@ -88,8 +92,9 @@ impl Launch {
             if Instant::now() >= deadline {
                 let text = format!(
                     "'{name}' did not dial in within {} s: it is no program with EventPipe, or its \
-                     diagnostics are switched off",
-                    DIAL_IN_LIMIT.as_secs()
+                     diagnostics are switched off{}",
+                    DIAL_IN_LIMIT.as_secs(),
+                    self.hint
                 );
                 return failure(ExitCode::Session, text);
             }
@@ -115,6 +120,15 @@ impl Launch {
             }
             (_, code, _) => code as u8,
         }
+    }
+}
+
+/// Where the user sees why a command did not become what was expected.
+pub(crate) fn hint(arguments: &Collect) -> &'static str {
+    if arguments.show_child_io {
+        ""
+    } else {
+        " (--show-child-io shows what it says)"
     }
 }
 

@@ -73,7 +73,7 @@ impl LiveLine {
             human::count(progress.lost.load(Ordering::Relaxed)),
         );
         let long = format!("{elapsed}  {bytes}  {}/s  {figures}", human::bytes(rate));
-        let width = table::stderr_width()
+        let width = table::stderr_columns()
             .unwrap_or(usize::MAX)
             .saturating_sub(ROOM);
         terminal::line(&fitting(

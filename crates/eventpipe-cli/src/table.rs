@@ -4,7 +4,6 @@
 //! output goes to a file or a pipe nothing is cut.
 
 use std::fmt::Write as _;
-use std::io::IsTerminal as _;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// How a column is set.
@@ -134,21 +133,29 @@ fn total(widths: &[usize], shown: &[usize]) -> usize {
     cells + 2 * shown.len().saturating_sub(1)
 }
 
-/// The width of the terminal on standard output; `None` when it is not a terminal.
+/// No table is made narrower than this.
+const NARROWEST: usize = 40;
+
+/// The width of tables on standard output; `None` when it is not a terminal.
 pub(crate) fn stdout_width() -> Option<usize> {
-    if !std::io::stdout().is_terminal() {
-        return None;
-    }
-    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).max(40))
+    columns(std::io::stdout()).map(|width| width.max(NARROWEST))
 }
 
-/// The width of the terminal on standard error; `None` when it is not a terminal.
+/// The width of tables on standard error; `None` when it is not a terminal.
 pub(crate) fn stderr_width() -> Option<usize> {
-    if !std::io::stderr().is_terminal() {
+    stderr_columns().map(|width| width.max(NARROWEST))
+}
+
+/// The columns of the terminal on standard error; `None` when it is not a terminal.
+pub(crate) fn stderr_columns() -> Option<usize> {
+    columns(std::io::stderr())
+}
+
+fn columns(output: impl std::io::IsTerminal + std::os::fd::AsFd) -> Option<usize> {
+    if !output.is_terminal() {
         return None;
     }
-    let size = terminal_size::terminal_size_of(std::io::stderr());
-    size.map(|(width, _)| usize::from(width.0).max(40))
+    terminal_size::terminal_size_of(output).map(|(width, _)| usize::from(width.0))
 }
 
 /// Replaces control characters, so that no text from a trace or a process moves the cursor or turns what stands

@@ -75,6 +75,10 @@ fn a_session_is_ended_by_its_id() {
     let pid = target.pid().to_string();
     let (code, _, error) = run(&["session", "stop", "-p", &pid, id]);
     assert_eq!(code, 0, "{error}");
+    assert!(
+        error.contains(&format!("has no session {id} any more")),
+        "{error}"
+    );
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();
     assert_eq!(finish(recording).0, 0, "{rest}");
@@ -243,7 +247,8 @@ fn dotnet_processes_are_told() {
         assert_eq!(variable(&told, "EVENTPIPE_TEST"), None);
         let (code, _, error) = run(&unset);
         assert_eq!(code, 1, "{runtime:?}: {error}");
-        assert!(error.contains("EVENTPIPE_TEST: "), "{error}");
+        let cause = "EVENTPIPE_TEST: the process has no such variable";
+        assert!(error.contains(cause), "{error}");
         let trace = scratch.file("a.nettrace");
         let (code, _, error) = run(&[
             "collect",

@@ -10,7 +10,7 @@ use crate::cli::Collect;
 use crate::commands::several::{own_output, record_one, refuse_standard_output};
 use crate::enter;
 use crate::exit_code::{ExitCode, Failure};
-use crate::launch::{Others, own_listener};
+use crate::launch::{self, Others, own_listener};
 use crate::profiles::Asked;
 use crate::reach::{Reached, full_path, parse_port};
 use crate::target::attach_failure;
@@ -67,7 +67,9 @@ pub(crate) fn collect(arguments: &Collect, asked: &Asked<'_>) -> anyhow::Result<
         (Some(name), status) if codes.is_empty() => {
             let name = name.to_string_lossy();
             let how = status.map_or(String::new(), |status| format!(" ({status})"));
-            let text = format!("'{name}' ended{how} before any process of it could be traced");
+            let hint = launch::hint(arguments);
+            let text =
+                format!("'{name}' ended{how} before any process of it could be traced{hint}");
             Err(Failure::new(ExitCode::Session, text).into())
         }
         (None, _) if codes.is_empty() => {

@@ -7,7 +7,7 @@ use crate::table::printable;
 use crate::target::attach_failure;
 use crate::terminal::{self, note};
 use dotnet_diagnostics::Error;
-use dotnet_diagnostics::codec::{PerfMapType, SessionId};
+use dotnet_diagnostics::codec::{ErrorCode, PerfMapType, SessionId};
 use std::io::Write as _;
 
 /// Prints the environment as the process sees it now.
@@ -60,7 +60,13 @@ pub(crate) fn set_env(arguments: &SetEnv) -> anyhow::Result<()> {
 }
 
 fn in_words(error: Error, name: &str) -> Failure {
+    let is_missing =
+        matches!(&error, Error::Refused { code, .. } if *code == ErrorCode::ENVVAR_NOT_FOUND);
     let failure = attach_failure(error);
+    if is_missing {
+        let text = format!("{name}: the process has no such variable");
+        return Failure::new(failure.code(), text);
+    }
     Failure::new(failure.code(), format!("{name}: {failure}"))
 }
 
@@ -105,5 +111,9 @@ pub(crate) fn session_stop(arguments: &SessionStop) -> anyhow::Result<()> {
         .client
         .stop_tracing(SessionId(arguments.id))
         .map_err(attach_failure)?;
+    note(format_args!(
+        "{} (process {}) has no session {:#x} any more",
+        reached.name, reached.pid, arguments.id
+    ));
     Ok(())
 }
