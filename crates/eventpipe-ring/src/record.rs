@@ -134,6 +134,16 @@ pub struct RecordOptions<'a> {
     pub event_thread: Option<u64>,
 }
 
+impl RecordOptions<'_> {
+    /// Nothing else.
+    pub(crate) const NONE: RecordOptions<'static> = RecordOptions {
+        activity: None,
+        related: None,
+        frames: &[],
+        event_thread: None,
+    };
+}
+
 /// A record as the drain gives it: borrowed from the block.
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {

@@ -56,10 +56,11 @@ impl Ring {
     #[cfg(not(loom))]
     #[inline(always)]
     pub fn write_plain<P: Payload + ?Sized>(&'static self, event: &EventKey, payload: &P) {
-        let options = RecordOptions::default();
         match self.own_slot() {
-            Some(slot) if slot.level.get() == 0 => self.write_at(slot, 0, event, payload, &options),
-            _ => self.write_enabled(event, payload, &options),
+            Some(slot) if slot.level.get() == 0 => {
+                self.write_at::<P, true>(slot, 0, event, payload, &RecordOptions::NONE);
+            }
+            _ => self.write_enabled(event, payload, &RecordOptions::NONE),
         }
     }
 
@@ -128,12 +129,12 @@ impl Ring {
         payload: &P,
         options: &RecordOptions<'_>,
     ) {
-        self.write_at(slot, slot.level.get(), event, payload, options);
+        self.write_at::<P, false>(slot, slot.level.get(), event, payload, options);
     }
 
-    /// The same, with the slot's level.
+    /// The same, with the slot's level. `PLAIN`: without options, whatever `options` says.
     #[inline(always)]
-    fn write_at<P: Payload + ?Sized>(
+    fn write_at<P: Payload + ?Sized, const PLAIN: bool>(
         &self,
         slot: &Slot,
         level: u32,
@@ -146,8 +147,8 @@ impl Ring {
             let section = Section::enter(slot, level);
             // Partner: the heavy barrier of `quiesce` (S4).
             let sessions = event.mask.load(Ordering::Acquire);
-            let done =
-                sessions == 0 || self.append(slot, section.lane, sessions, event, payload, options);
+            let done = sessions == 0
+                || self.append::<P, PLAIN>(slot, section.lane, sessions, event, payload, options);
             section.leave();
             if done {
                 break;
@@ -161,7 +162,7 @@ impl Ring {
 
     /// `false`: there is no room, and the event is one that waits for it.
     #[inline(always)]
-    fn append<P: Payload + ?Sized>(
+    fn append<P: Payload + ?Sized, const PLAIN: bool>(
         &self,
         slot: &Slot,
         lane: &Lane,
@@ -170,6 +171,8 @@ impl Ring {
         payload: &P,
         options: &RecordOptions<'_>,
     ) -> bool {
+        // Known when this is compiled, so that nothing of them is looked at.
+        let options = if PLAIN { &RecordOptions::NONE } else { options };
         let mut block = lane.block.load(Ordering::Relaxed);
         if block == 0 && self.has_no_block(slot, sessions) {
             // Before the payload is looked at: the length of a text costs more than all the rest.

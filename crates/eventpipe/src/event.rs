@@ -104,7 +104,7 @@ impl Event {
     }
 
     /// Whether any session wants the event: one relaxed load. Ask before computing costly arguments.
-    #[inline]
+    #[inline(always)]
     pub fn is_enabled(&'static self) -> bool {
         let mask = self.key.mask.load(Ordering::Relaxed);
         mask != 0 && (mask != UNREGISTERED || self.is_enabled_once_registered())
@@ -161,7 +161,7 @@ impl Event {
     }
 
     /// [`write_payload`](Self::write_payload) for payloads that encode themselves; see [`Payload`] for what they must not do.
-    #[inline]
+    #[inline(always)]
     pub fn write_encoded<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
         if self.is_enabled() {
             self.put(payload, Some(options));
