@@ -287,9 +287,9 @@ fn conclude(
         return ExitCode::Tracing;
     };
     note(format_args!(
-        "{name}: {}, {} events, {} lost, {elapsed}",
+        "{name}: {}, {}, {} lost, {elapsed}",
         human::bytes(outcome.bytes),
-        human::count(outcome.events),
+        human::number_of(outcome.events, "event"),
         lost_text(outcome.lost, outcome.lost_at_least),
     ));
     if outcome.bytes == 0 && outcome.write_error.is_none() {
@@ -325,8 +325,8 @@ fn conclude(
     match &outcome.end {
         StreamEnd::Complete if fail_on_drop && outcome.lost > 0 => {
             note(format_args!(
-                "eventpipe: {} events were lost",
-                human::count(outcome.lost)
+                "eventpipe: {} lost, which --fail-on-drop makes a failure",
+                human::number_of(outcome.lost, "event")
             ));
             ExitCode::EventsLost
         }

@@ -21,11 +21,21 @@ pub(crate) struct Cli {
 
 /// An error of the command line, with what to do instead where it names a command of another tool.
 pub(crate) fn with_tip(error: &mut clap::Error) -> &clap::Error {
-    let name = match error.get(ContextKind::InvalidSubcommand) {
-        Some(ContextValue::String(name)) => name.as_str(),
-        _ => "",
+    let said = |kind| match error.get(kind) {
+        Some(ContextValue::String(said)) => said.clone(),
+        Some(ContextValue::StyledStr(said)) => said.to_string(),
+        _ => String::new(),
     };
-    let tip = match name {
+    let stray = said(ContextKind::InvalidArg);
+    if !stray.is_empty()
+        && !stray.starts_with('-')
+        && said(ContextKind::Usage).contains("[-- <COMMAND>...]")
+    {
+        let tip = format!("a command to be started stands behind two dashes: -- {stray}");
+        return with_tips(error, &tip);
+    }
+    let name = said(ContextKind::InvalidSubcommand);
+    let tip = match name.as_str() {
         "convert" => {
             "`dotnet-trace convert` makes Speedscope and Chromium files of the traces, `eventpipe rewrite` other versions"
         }
@@ -39,7 +49,11 @@ pub(crate) fn with_tip(error: &mut clap::Error) -> &clap::Error {
         }
         _ => return error,
     };
-    let tips = vec![clap::builder::StyledStr::from(tip)];
+    with_tips(error, tip)
+}
+
+fn with_tips<'a>(error: &'a mut clap::Error, tip: &str) -> &'a clap::Error {
+    let tips = vec![clap::builder::StyledStr::from(tip.to_owned())];
     // In place of a command that only looks like it.
     error.remove(ContextKind::SuggestedSubcommand);
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));

@@ -186,8 +186,8 @@ fn hints(phase: &Phase, progress: &Progress, events_at_stop: u64) -> [String; 2]
         // Most of what comes now is the rundown: the methods and modules of the process.
         Phase::Stopping => {
             let events = progress.events.load(Ordering::Relaxed);
-            let rundown = human::count(events.saturating_sub(events_at_stop));
-            let long = format!("stopping: {rundown} events of the rundown (Ctrl+C: now)");
+            let rundown = human::number_of(events.saturating_sub(events_at_stop), "event");
+            let long = format!("stopping: {rundown} of the rundown (Ctrl+C: now)");
             [long, "stopping (Ctrl+C: now)".to_owned()]
         }
         Phase::Aborting(_) => ["ending", "ending"].map(str::to_owned),

@@ -160,6 +160,12 @@ pub(crate) fn count(value: u64) -> String {
     out
 }
 
+/// A count of things: `1 event`, `2,000 events`.
+pub(crate) fn number_of(value: u64, thing: &str) -> String {
+    let plural = if value == 1 { "" } else { "s" };
+    format!("{} {thing}{plural}", count(value))
+}
+
 /// The local time as the default file names carry it: `yyyyMMdd_HHmmss`.
 pub(crate) fn file_time() -> String {
     jiff::Zoned::now().strftime("%Y%m%d_%H%M%S").to_string()
@@ -228,6 +234,9 @@ mod tests {
         assert_eq!(bytes(u64::MAX), "18447 PB");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(0), "0");
+        assert_eq!(number_of(0, "event"), "0 events");
+        assert_eq!(number_of(1, "event"), "1 event");
+        assert_eq!(number_of(1_000, "event"), "1,000 events");
         assert_eq!(span(0), "0 ns");
         assert_eq!(span(999), "999 ns");
         assert_eq!(span(1_500_000), "1.50 ms");

@@ -1,6 +1,6 @@
 //! The live line of a recording: elapsed time, bytes, rate, events, losses.
 //!
-//! Drawn on standard error and only on a terminal. The line is kept shorter than the terminal is wide, and not filled up
+//! Drawn on standard error and only on a terminal, and not by a job in the background. The line is kept shorter than the terminal is wide, and not filled up
 //! with blanks: the `^C` that a terminal echoes must find room in it, or it would begin a new line and leave this one.
 
 use crate::human;
@@ -68,14 +68,17 @@ impl LiveLine {
         }
         let bytes = human::bytes(bytes);
         let figures = format!(
-            "{} events  {} lost",
-            human::count(progress.events.load(Ordering::Relaxed)),
+            "{}  {} lost",
+            human::number_of(progress.events.load(Ordering::Relaxed), "event"),
             human::count(progress.lost.load(Ordering::Relaxed)),
         );
         let long = format!("{elapsed}  {bytes}  {}/s  {figures}", human::bytes(rate));
         let width = table::stderr_columns()
             .unwrap_or(usize::MAX)
             .saturating_sub(ROOM);
+        if !terminal::is_in_foreground() {
+            return terminal::leave_line();
+        }
         terminal::line(&fitting(
             &[long, format!("{elapsed}  {figures}")],
             hints,
@@ -85,7 +88,7 @@ impl LiveLine {
 
     /// Takes the line away, so that other text can be printed.
     pub(crate) fn clear(&self) {
-        if self.shown {
+        if self.shown && terminal::is_in_foreground() {
             terminal::line("");
         }
     }

@@ -5,6 +5,8 @@
 //! failure to write is nobody's concern.
 
 use crate::exit_code::{ExitCode, Failure};
+use rustix::process::getpgrp;
+use rustix::termios::tcgetpgrp;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
@@ -101,6 +103,17 @@ pub(crate) fn line(text: &str) {
     HAS_LINE.store(!text.is_empty(), Ordering::Relaxed);
     // In one piece: a terminal may echo something at any time.
     let _ = error.write_all(format!("{AWAY}{text}").as_bytes());
+}
+
+/// Whether standard error is this process's to draw on: a job in the background shares the terminal with what its user
+/// types meanwhile. One that does not control this process has no foreground that could be asked for.
+pub(crate) fn is_in_foreground() -> bool {
+    tcgetpgrp(io::stderr()).map_or(true, |foreground| foreground == getpgrp())
+}
+
+/// Leaves a line where it is: the terminal is somebody else's now.
+pub(crate) fn leave_line() {
+    HAS_LINE.store(false, Ordering::Relaxed);
 }
 
 /// The terminal has echoed a line's end: takes the live line away that it left above, so that the next is drawn there.

@@ -68,7 +68,11 @@ fn with_its_own_exit_code() {
             let is_failure = lost > 0 && !more.is_empty();
             assert_eq!(code, if is_failure { 9 } else { 0 }, "{error}");
             assert!(error.contains(&format!("{lost} lost")), "{error}");
-            assert_eq!(error.contains("5 events were lost"), is_failure, "{error}");
+            assert_eq!(
+                error.contains("5 events lost, which --fail-on-drop"),
+                is_failure,
+                "{error}"
+            );
             let written = match more.len() {
                 3 => scratch.file(&format!("{name}3.0001.nettrace")),
                 _ => file,

@@ -195,6 +195,7 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
         (&["report", "x", "topN"], "unrecognized subcommand 'x'"),
         (&["report", "topN", "x"], "dotnet-trace report FILE topN"),
         (&["stat", "x"], "eventpipe report stat FILE"),
+        (&["record", "dotnet", "x.dll"], "two dashes: -- dotnet"),
         (
             &["report", this_file.to_str().unwrap()],
             "eventpipe report stat FILE",

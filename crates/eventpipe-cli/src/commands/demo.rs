@@ -92,8 +92,8 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
         let recorded: u64 = own.map(|row| row.count).sum();
         writeln!(
             out,
-            "\nThe program wrote {} events: {} recorded, {} lost.",
-            human::count(written.events()),
+            "\nThe program wrote {}: {} recorded, {} lost.",
+            human::number_of(written.events(), "event"),
             human::count(recorded),
             human::count(statistics.lost.total),
         )?;

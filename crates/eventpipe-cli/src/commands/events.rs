@@ -39,8 +39,8 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
     printer.out.flush()?;
     if let (0, seen @ 1..) = (printer.printed, printer.seen) {
         let name = input::name_of(&arguments.file);
-        let seen = human::count(seen);
-        terminal::note(format_args!("{name}: none of {seen} events is as asked"));
+        let seen = human::number_of(seen, "event");
+        terminal::note(format_args!("{name}: none of {seen} is as asked"));
     }
     Ok(input::conclude(&arguments.file, damage))
 }

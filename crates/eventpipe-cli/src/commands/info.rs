@@ -203,9 +203,9 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
     line(
         "descriptions",
         format!(
-            "{} events of {} providers",
-            human::count(facts.event_descriptions),
-            facts.providers
+            "{} of {}",
+            human::number_of(facts.event_descriptions, "event"),
+            human::number_of(facts.providers as u64, "provider")
         ),
     )?;
     line("blocks", facts.blocks.text())

@@ -104,11 +104,11 @@ fn headline(statistics: &TraceStatistics) -> String {
         None => String::new(),
     };
     format!(
-        "format {}{process}, {} from {}\n{} events, {} of payloads, {} lost{}",
+        "format {}{process}, {} from {}\n{}, {} of payloads, {} lost{}",
         statistics.format,
         human::span((statistics.duration_ms.max(0.0) * 1e6) as u128),
         statistics.start,
-        human::count(statistics.total_events),
+        human::number_of(statistics.total_events, "event"),
         human::bytes(statistics.total_payload_bytes),
         lost_text(statistics.lost.total, statistics.lost.at_least),
         if statistics.complete {

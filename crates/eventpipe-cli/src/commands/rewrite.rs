@@ -116,13 +116,13 @@ pub(crate) fn output_path(given: Option<&Path>, input: &Path, infix: &str) -> Pa
 pub(crate) fn summarize(output: &Path, report: &RewriteReport) {
     let name = called(output);
     note(format_args!(
-        "{name}: {} events, {}",
-        human::count(report.events),
+        "{name}: {}, {}",
+        human::number_of(report.events, "event"),
         human::bytes(report.bytes)
     ));
     for (count, _, what) in exceptions(report) {
         if count > 0 {
-            note(format_args!("{name}: {} {what}", human::count(count)));
+            note(format_args!("{name}: {what}: {}", human::count(count)));
         }
     }
 }
@@ -142,52 +142,52 @@ pub(crate) fn exceptions(report: &RewriteReport) -> [(u64, &'static str, &'stati
         (
             report.events_filtered,
             "events_filtered",
-            "events were left out as asked",
+            "events left out as asked",
         ),
         (
             report.events_left_out,
             "events_left_out",
-            "events are too large for the format and count as lost",
+            "events too large for the format, which count as lost",
         ),
         (
             report.lists_left_out,
             "lists_left_out",
-            "stacks or label lists are too large for the format",
+            "stacks or label lists too large for the format",
         ),
         (
             report.events_out_of_order,
             "events_out_of_order",
-            "events came too late to be sorted by time",
+            "events that came too late to be sorted by time",
         ),
         (
             report.labels_left_out,
             "labels_left_out",
-            "labels have no place in the format",
+            "labels that have no place in the format",
         ),
         (
             report.thread_names_left_out,
             "thread_names_left_out",
-            "threads lost their name or their pairs",
+            "threads that lost their name or their pairs",
         ),
         (
             report.foreign_processes,
             "foreign_processes",
-            "events belong to other processes, which the format cannot say",
+            "events of other processes, which the format cannot say",
         ),
         (
             report.threads_renamed,
             "threads_renamed",
-            "threads got another number, because two had the same",
+            "threads that got another number, because two had the same",
         ),
         (
             report.pairs_left_out,
             "pairs_left_out",
-            "pairs of the trace's description have no place in the format",
+            "pairs of the trace's description that have no place in the format",
         ),
         (
             report.descriptions_reduced,
             "descriptions_reduced",
-            "descriptions of events lost what the format cannot hold",
+            "descriptions of events that lost what the format cannot hold",
         ),
     ]
 }
