@@ -3,13 +3,39 @@
 use crate::exit_code::{ExitCode, Failure};
 use crate::terminal;
 use anyhow::Context as _;
+use bytes::Bytes;
+use eventpipe_os::mapped_file::MappedFile;
+use eventpipe_os::memory;
 use nettrace::{Error, ErrorKind, ReadAhead, Reader, ReaderOptions};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
 /// Any source of a trace.
-pub(crate) type Source = Box<dyn Read + Send>;
+#[derive(Debug)]
+pub(crate) enum Source {
+    StandardInput(io::Stdin),
+    File(MappedFile),
+}
+
+impl Read for Source {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::StandardInput(input) => input.read(out),
+            Source::File(file) => file.read(out),
+        }
+    }
+}
+
+impl Source {
+    /// What of it can be looked at where it lies.
+    fn window(&mut self, offset: u64, length: usize) -> io::Result<Option<Bytes>> {
+        match self {
+            Source::StandardInput(_) => Ok(None),
+            Source::File(file) => file.window(offset, length),
+        }
+    }
+}
 
 /// How a file is called in messages.
 pub(crate) fn name_of(path: &Path) -> String {
@@ -20,12 +46,13 @@ pub(crate) fn name_of(path: &Path) -> String {
     }
 }
 
-/// Opens a trace and reads its header; `-` is standard input. What is large is read ahead by a second thread.
+/// Opens a trace and reads its header; `-` is standard input. A large file is looked at where it lies in memory; where that
+/// cannot be, and of a pipe, a second thread reads ahead.
 pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader<Source>> {
     let name = name_of(path);
     let fail = |cause: &str| Failure::new(ExitCode::Input, format!("{name}: {cause}"));
-    let source: Source = if path.as_os_str() == "-" {
-        Box::new(io::stdin())
+    let source = if path.as_os_str() == "-" {
+        Source::StandardInput(io::stdin())
     } else {
         let file = File::open(path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => fail("no such file"),
@@ -38,9 +65,14 @@ pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader
         if metadata.is_file() && metadata.len() == 0 {
             return Err(fail("is empty").into());
         }
-        Box::new(file)
+        Source::File(MappedFile::new(file))
     };
-    Reader::with_read_ahead(source, options, ReadAhead::default()).map_err(|error| {
+    let options = ReaderOptions {
+        prefetch: Some(memory::prefetch),
+        ..options
+    };
+    let opened = Reader::in_place(source, Source::window, options, ReadAhead::default());
+    opened.map_err(|error| {
         let cause = match error.kind {
             ErrorKind::HeaderTruncated if error.offset == 0 => "is empty".to_owned(),
             ErrorKind::NotATrace => match packer_of(path) {

@@ -275,6 +275,78 @@ fn from_a_pipe_and_into_a_pipe_that_closes() {
     }
 }
 
+/// A large file is looked at where it lies in memory, unless somebody may write to it or it is a pipe.
+#[test]
+fn a_large_file_in_whatever_way_it_is_read() {
+    let scratch = Scratch::new("large");
+    let info = TraceInfo {
+        format: FormatVersion::V4,
+        start: SystemTime::from_unix_ns(0),
+        sync_ticks: 0,
+        ticks_per_second: 1_000_000_000,
+        pointer_size: 8,
+        process_id: Some(77),
+        processor_count: Some(2),
+        sampling_period_ns: None,
+        pairs: Vec::new(),
+    };
+    let mut writer = TraceWriter::new(WriteFormat::V4, &info);
+    let metadata = Metadata {
+        id: 1,
+        provider: "Shop-Orders".into(),
+        event_id: 1,
+        fields: vec![Field {
+            name: "what".into(),
+            field_type: FieldType::String,
+        }],
+        ..Metadata::default()
+    };
+    writer.define_event(&metadata).unwrap();
+    let payload: Vec<u8> = ("x".repeat(999) + "\0")
+        .encode_utf16()
+        .flat_map(u16::to_le_bytes)
+        .collect();
+    for number in 1..=5_000 {
+        let record = EventRecord {
+            metadata_id: 1,
+            sequence_number: number,
+            thread_id: 5,
+            capture_thread_id: 5,
+            processor_number: UNKNOWN_PROCESSOR,
+            stack_id: 0,
+            timestamp: u64::from(number),
+            activity_id: Guid::ZERO,
+            related_activity_id: Guid::ZERO,
+            is_sorted: number % 1000 == 1,
+            label_list: 0,
+            payload: &payload,
+        };
+        writer.event(&record).unwrap();
+    }
+    writer.finish();
+    let file = scratch.file("large.nettrace");
+    fs::write(&file, writer.output()).unwrap();
+
+    for order in ["file", "dispatch"] {
+        let arguments = ["events", "--json", "--order", order];
+        let read = || tool().args(arguments).arg(&file).output().unwrap();
+        let mapped = read();
+        let appending = fs::OpenOptions::new().append(true).open(&file).unwrap();
+        let while_written = read();
+        drop(appending);
+        let piped = tool()
+            .args(arguments)
+            .arg("-")
+            .stdin(fs::File::open(&file).unwrap())
+            .output()
+            .unwrap();
+        let (code, out, error) = answer(&mapped);
+        assert_eq!((code, out.lines().count()), (0, 5_000), "{error}");
+        assert!(answer(&while_written) == (code, out.clone(), error.clone()));
+        assert!(answer(&piped) == (code, out, error));
+    }
+}
+
 #[test]
 fn up_to_the_damage_of_a_file_that_was_cut_off() {
     let scratch = Scratch::new("cut");

@@ -13,6 +13,7 @@
 //! * [`order`]: sorting in little code
 //! * [`text`]: strings and numbers of bytes, in little code
 //! * `dump` (feature): a core file of the running process
+//! * `mapped_file` (feature): a file looked at where it lies in the system's memory
 //! * [`signal`]: whether the calling code runs in a signal handler
 //! * [`process`]: pid, start time, command line, environment, exit and fork hooks
 //!
@@ -39,6 +40,8 @@ pub mod clock;
 #[cfg(feature = "dump")]
 pub mod dump;
 mod error;
+#[cfg(feature = "mapped-file")]
+pub mod mapped_file;
 pub mod memory;
 pub mod order;
 pub mod process;

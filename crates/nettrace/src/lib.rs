@@ -27,6 +27,7 @@
 //! program could not keep. A file that was cut off gives everything that is whole and then one [`Error`], which says
 //! what is wrong at which offset; with [`ReaderOptions::recover`] damage in the middle is skipped and noted.
 //! [`Reader::with_read_ahead`] is for large files: a second thread fetches bytes while events are looked at.
+//! [`Reader::in_place`] is for traces that lie in memory already, as those of mapped files do: nothing is copied.
 //!
 //! [`TraceWriter`] writes V4 and V6 into memory that the caller moves on, without std. [`rewrite`] makes a trace anew:
 //! in another format, cut by time, provider or thread, joined with others, or whole again.
@@ -99,7 +100,7 @@ pub use metadata::{Field, FieldType, Metadata};
 #[cfg(feature = "std")]
 pub use read::{
     DispatchOrder, Event, Item, Losses, ReadAhead, Reader, ReaderOptions, SequencePoint, Skipped,
-    Stack, Statistics, ThreadLosses,
+    Stack, Statistics, ThreadLosses, Window,
 };
 pub use schema::Schema;
 pub use thread_row::ThreadRow;

@@ -1,5 +1,5 @@
-//! A reader with a thread that reads ahead gives what one without gives: items, errors and their places, whatever the
-//! source does. No test here waits for a time; what would hang hangs.
+//! A reader with a thread that reads ahead, and one that looks at bytes where they lie, give what one without gives: items,
+//! errors and their places, whatever the source does. No test here waits for a time; what would hang hangs.
 
 mod support;
 
@@ -7,6 +7,7 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{self, Sender};
 
+use bytes::Bytes;
 use nettrace::{Error, ErrorKind, ReadAhead, Reader, ReaderOptions, WriteFormat};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -23,6 +24,8 @@ struct Scripted {
     turn: usize,
     /// What happens before the byte at this place, the first last.
     failures: Vec<(usize, io::ErrorKind)>,
+    /// How much is shown at a time, again and again; nothing any more from the first 0 on.
+    windows: Vec<usize>,
 }
 
 impl Scripted {
@@ -34,8 +37,35 @@ impl Scripted {
             sizes,
             turn: 0,
             failures,
+            windows: vec![usize::MAX],
         }
     }
+
+    /// The same, which shows its bytes and never fails.
+    fn shown(&self, windows: &[usize]) -> Scripted {
+        Scripted {
+            failures: Vec::new(),
+            windows: windows.to_vec(),
+            ..self.clone()
+        }
+    }
+
+    fn window(&mut self, offset: u64, length: usize) -> io::Result<Option<Bytes>> {
+        self.turn += 1;
+        let most = self.windows[self.turn % self.windows.len()];
+        let rest = &self.bytes[offset as usize..];
+        if most == 0 || length > rest.len() {
+            self.at = offset as usize;
+            return Ok(None);
+        }
+        let shown = &rest[..most.max(length).min(rest.len())];
+        Ok(Some(Bytes::copy_from_slice(shown)))
+    }
+}
+
+/// Looks at what it is to fetch: it lies in the buffer.
+fn prefetch(bytes: &[u8]) {
+    std::hint::black_box(bytes.iter().fold(0, |sum, byte| sum ^ byte));
 }
 
 impl Read for Scripted {
@@ -113,7 +143,7 @@ fn by_time(reader: Result<Reader<Scripted>, Error>) -> Transcript {
     found
 }
 
-fn check(source: &Scripted, ahead: ReadAhead) {
+fn check(source: &Scripted, ahead: ReadAhead, windows: &[usize]) {
     for recover in [false, true] {
         let options = ReaderOptions {
             recover,
@@ -130,6 +160,17 @@ fn check(source: &Scripted, ahead: ReadAhead) {
         assert_eq!(drain(thread(), item), drain(plain(), item), "{ahead:?}");
         assert_eq!(drain(thread(), event), drain(plain(), event), "{ahead:?}");
         assert_eq!(by_time(thread()), by_time(plain()), "{ahead:?}");
+
+        let source = source.shown(windows);
+        let options = ReaderOptions {
+            prefetch: Some(prefetch),
+            ..options
+        };
+        let plain = || Reader::with_options(source.clone(), options);
+        let shown = || Reader::in_place(source.clone(), Scripted::window, options, ahead);
+        assert_eq!(drain(shown(), item), drain(plain(), item), "{windows:?}");
+        assert_eq!(drain(shown(), event), drain(plain(), event), "{windows:?}");
+        assert_eq!(by_time(shown()), by_time(plain()), "{windows:?}");
     }
 }
 
@@ -183,6 +224,7 @@ proptest! {
         sizes in vec(prop_oneof![1usize..5, 5usize..200, Just(usize::MAX)], 1..5),
         failures in vec((0.0..1.1f64, failure()), 0..5),
         ahead in ahead(),
+        windows in vec(prop_oneof![1 => Just(0usize), 4 => 1usize..500, 3 => Just(usize::MAX)], 1..6),
     ) {
         let mut bytes = bytes;
         let place = |part: f64| (bytes.len() as f64 * part) as usize;
@@ -194,7 +236,7 @@ proptest! {
             *byte = value;
         }
         bytes.truncate(cut);
-        check(&Scripted::new(bytes, sizes, failures), ahead);
+        check(&Scripted::new(bytes, sizes, failures), ahead, &windows);
     }
 }
 
@@ -243,8 +285,12 @@ fn recorded_traces() {
             };
             let plain = || Reader::with_options(source.clone(), options);
             let thread = || Reader::with_read_ahead(source.clone(), options, ahead);
+            let shown = source.shown(&[70_000, 1, buffer_size]);
+            let shown = || Reader::in_place(shown.clone(), Scripted::window, options, ahead);
             assert!(events(thread()) == events(plain()), "{}", sample.name);
             assert!(by_time(thread()) == by_time(plain()), "{}", sample.name);
+            assert!(events(shown()) == events(plain()), "{}", sample.name);
+            assert!(by_time(shown()) == by_time(plain()), "{}", sample.name);
         }
         read += 1;
     }
@@ -277,6 +323,7 @@ fn the_fuzz_corpus() {
             check(
                 &Scripted::new(bytes, vec![usize::MAX, 30], Vec::new()),
                 ahead,
+                &[[100, 1000, 10], [usize::MAX, 0, 50]][step % 2],
             );
         }
         files += 1;
@@ -327,14 +374,19 @@ fn blocks_smaller_and_larger_than_a_buffer_as_configured_by_default() {
     ] {
         let bytes = large(format, block, 9_000);
         for sizes in [vec![usize::MAX], vec![65_536], vec![1_000_000, 3, 100_000]] {
-            let source = Scripted::new(bytes.clone(), sizes, Vec::new());
-            for by_time in [false, true] {
-                let reader = Reader::with_read_ahead(
-                    source.clone(),
-                    ReaderOptions::default(),
-                    ReadAhead::default(),
-                )
-                .unwrap();
+            let source = Scripted::new(bytes.clone(), sizes, Vec::new()).shown(&[200_000, 2 << 20]);
+            let options = ReaderOptions {
+                prefetch: Some(prefetch),
+                ..ReaderOptions::default()
+            };
+            for (by_time, in_place) in [(false, false), (true, false), (false, true), (true, true)]
+            {
+                let (source, ahead) = (source.clone(), ReadAhead::default());
+                let reader = if in_place {
+                    Reader::in_place(source, Scripted::window, options, ahead).unwrap()
+                } else {
+                    Reader::with_read_ahead(source, options, ahead).unwrap()
+                };
                 let mut count = 0u32;
                 let mut look = |event: &nettrace::Event<'_>| {
                     assert_eq!(event.timestamp(), i64::from(count));
@@ -387,6 +439,43 @@ fn recovery_goes_on_behind_the_end_of_a_buffer() {
             assert_eq!(events, 1_500, "{block}");
         }
     }
+}
+
+/// What a failing source says comes up, and the same is asked for again.
+#[test]
+fn a_window_that_fails_is_asked_for_again() {
+    struct Fails(io::Cursor<Bytes>, u32);
+    impl Read for Fails {
+        fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+            self.0.read(out)
+        }
+    }
+    fn window(source: &mut Fails, offset: u64, length: usize) -> io::Result<Option<Bytes>> {
+        source.1 += 1;
+        if source.1.is_multiple_of(2) {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        source.0.set_position(offset);
+        let rest = source.0.get_ref().slice(offset as usize..);
+        let end = rest.len().min(length.max(50_000));
+        Ok((length <= rest.len()).then(|| rest.slice(..end)))
+    }
+    let bytes = Bytes::from(large(WriteFormat::V4, 10_000, 500));
+    let source = Fails(io::Cursor::new(bytes.clone()), 0);
+    let mut reader = Reader::in_place(source, window, ReaderOptions::default(), AT_ONCE).unwrap();
+    let (mut events, mut failures) = (0, 0);
+    loop {
+        match reader.next_event() {
+            Ok(Some(_)) => events += 1,
+            Ok(None) => break,
+            Err(error) => {
+                assert_eq!(error.kind, ErrorKind::Source(io::ErrorKind::TimedOut));
+                failures += 1;
+            }
+        }
+    }
+    assert_eq!((events, reader.offset()), (500, bytes.len() as u64));
+    assert!(failures > 9, "{failures}");
 }
 
 /// Tells each read when it begins, and its end by being dropped.

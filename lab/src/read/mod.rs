@@ -122,19 +122,24 @@ const OURS: &str = "nettrace";
 const THEIRS: &str = "TraceEvent";
 
 /// The passes over every trace, and TraceEvent's pass that each is compared with.
-const PASSES: [(Pass, Option<&str>); 13] = [
+const PASSES: [(Pass, Option<&str>); 18] = [
     (Pass::Walk, Some("walk")),
     (Pass::WalkAhead, Some("walk")),
+    (Pass::WalkMapped, Some("walk")),
     (Pass::WalkByTime, Some("walk")),
     (Pass::WalkByTimeAhead, Some("walk")),
+    (Pass::WalkByTimeMapped, Some("walk")),
     (Pass::WalkPipe, None),
     (Pass::WalkPipeAhead, None),
     (Pass::Values, Some("values")),
     (Pass::ValuesAhead, Some("values")),
+    (Pass::ValuesMapped, Some("values")),
     (Pass::ValuesText, Some("values")),
     (Pass::ValuesTextAhead, Some("values")),
+    (Pass::ValuesTextMapped, Some("values")),
     (Pass::ValuesTextByTime, Some("values")),
     (Pass::ValuesTextByTimeAhead, Some("values")),
+    (Pass::ValuesTextByTimeMapped, Some("values")),
     (Pass::Stacks, None),
 ];
 

@@ -7,6 +7,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use bytes::Bytes;
+use eventpipe_os::mapped_file::MappedFile;
 use nettrace::payload::{Fields, Value};
 use nettrace::{Event, ReadAhead, Reader, ReaderOptions, WriteFormat};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,6 +24,8 @@ pub enum Pass {
     Walk,
     /// The same, a second thread reading ahead.
     WalkAhead,
+    /// The same, the file mapped.
+    WalkMapped,
     /// The same from a pipe that another thread fills.
     WalkPipe,
     /// From a pipe, and a thread reads ahead.
@@ -30,18 +34,26 @@ pub enum Pass {
     WalkByTime,
     /// The same, a second thread reading ahead.
     WalkByTimeAhead,
+    /// The same, the file mapped.
+    WalkByTimeMapped,
     /// Every value of every event decoded; text stays where it lies.
     Values,
     /// The same, a second thread reading ahead.
     ValuesAhead,
+    /// The same, the file mapped.
+    ValuesMapped,
     /// As `values`, all text turned into UTF-8.
     ValuesText,
     /// The same, a second thread reading ahead.
     ValuesTextAhead,
+    /// The same, the file mapped.
+    ValuesTextMapped,
     /// As `values-text`, by time: what TraceEvent does when it makes a string of every text.
     ValuesTextByTime,
     /// The same, a second thread reading ahead.
     ValuesTextByTimeAhead,
+    /// The same, the file mapped.
+    ValuesTextByTimeMapped,
     /// The frames of every stack.
     Stacks,
     /// Writing: as many events as the trace has, in V4, thrown away.
@@ -86,20 +98,23 @@ impl Figures {
 /// # Errors
 /// The file cannot be read, or is damaged.
 pub(super) fn run(pass: Pass, file: &Path, size: u64) -> Result<Figures> {
-    let open = || File::open(file).with_context(|| format!("opening {}", file.display()));
-    let ahead = pass.reads_ahead();
-    let start = Clock::now(ahead);
+    let open = || {
+        let opened = File::open(file).map(Source::File);
+        opened.with_context(|| format!("opening {}", file.display()))
+    };
+    let how = pass.how();
+    let start = Clock::now(how != How::Alone);
     let mut text = Vec::new();
     let mut values = 0;
     let (bytes, events) = match pass {
-        Pass::Walk | Pass::WalkAhead => walk(open()?, ahead, |event| {
+        Pass::Walk | Pass::WalkAhead | Pass::WalkMapped => walk(open()?, how, |event| {
             black_box(event.timestamp());
         })?,
         Pass::WalkPipe | Pass::WalkPipeAhead => {
             let (reader, mut writer) = io::pipe().context("making a pipe")?;
             let mut file = open()?;
             let copy = std::thread::spawn(move || io::copy(&mut file, &mut writer));
-            let read = walk(reader, ahead, |event| {
+            let read = walk(Source::Other(Box::new(reader)), how, |event| {
                 black_box(event.timestamp());
             })?;
             copy.join()
@@ -107,23 +122,29 @@ pub(super) fn run(pass: Pass, file: &Path, size: u64) -> Result<Figures> {
                 .context("filling the pipe")?;
             read
         }
-        Pass::WalkByTime | Pass::WalkByTimeAhead => by_time(open()?, ahead, |event| {
-            black_box(event.timestamp());
-        })?,
-        Pass::Values | Pass::ValuesAhead => walk(open()?, ahead, |event| {
+        Pass::WalkByTime | Pass::WalkByTimeAhead | Pass::WalkByTimeMapped => {
+            by_time(open()?, how, |event| {
+                black_box(event.timestamp());
+            })?
+        }
+        Pass::Values | Pass::ValuesAhead | Pass::ValuesMapped => walk(open()?, how, |event| {
             values += decode(event);
         })?,
-        Pass::ValuesText | Pass::ValuesTextAhead => walk(open()?, ahead, |event| {
-            values += decode_as_text(event, &mut text);
-        })?,
-        Pass::ValuesTextByTime | Pass::ValuesTextByTimeAhead => by_time(open()?, ahead, |event| {
-            values += decode_as_text(event, &mut text);
-        })?,
-        Pass::Stacks => walk(open()?, false, |event| {
+        Pass::ValuesText | Pass::ValuesTextAhead | Pass::ValuesTextMapped => {
+            walk(open()?, how, |event| {
+                values += decode_as_text(event, &mut text);
+            })?
+        }
+        Pass::ValuesTextByTime | Pass::ValuesTextByTimeAhead | Pass::ValuesTextByTimeMapped => {
+            by_time(open()?, how, |event| {
+                values += decode_as_text(event, &mut text);
+            })?
+        }
+        Pass::Stacks => walk(open()?, how, |event| {
             black_box(event.stack().frames().sum::<u64>());
         })?,
         Pass::Write => write(size)?,
-        Pass::Endless | Pass::EndlessAhead => endless(size, ahead)?,
+        Pass::Endless | Pass::EndlessAhead => endless(size, how)?,
     };
     Ok(Figures {
         bytes,
@@ -135,49 +156,101 @@ pub(super) fn run(pass: Pass, file: &Path, size: u64) -> Result<Figures> {
     })
 }
 
+/// Who fetches the bytes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// The thread that reads.
+    Alone,
+    /// One of its own.
+    Ahead,
+    /// Nobody: the file is mapped, and a thread only has its pages made present.
+    Mapped,
+}
+
 impl Pass {
-    /// Whether a second thread reads ahead.
-    fn reads_ahead(self) -> bool {
-        matches!(
-            self,
+    fn how(self) -> How {
+        match self {
             Pass::WalkAhead
-                | Pass::WalkPipeAhead
-                | Pass::WalkByTimeAhead
-                | Pass::ValuesAhead
-                | Pass::ValuesTextAhead
-                | Pass::ValuesTextByTimeAhead
-                | Pass::EndlessAhead
-        )
+            | Pass::WalkPipeAhead
+            | Pass::WalkByTimeAhead
+            | Pass::ValuesAhead
+            | Pass::ValuesTextAhead
+            | Pass::ValuesTextByTimeAhead
+            | Pass::EndlessAhead => How::Ahead,
+            Pass::WalkMapped
+            | Pass::WalkByTimeMapped
+            | Pass::ValuesMapped
+            | Pass::ValuesTextMapped
+            | Pass::ValuesTextByTimeMapped => How::Mapped,
+            Pass::Walk
+            | Pass::WalkPipe
+            | Pass::WalkByTime
+            | Pass::Values
+            | Pass::ValuesText
+            | Pass::ValuesTextByTime
+            | Pass::Stacks
+            | Pass::Write
+            | Pass::Endless => How::Alone,
+        }
     }
 }
 
-fn reader<R: Read + Send + 'static>(source: R, ahead: bool) -> Result<Reader<R>> {
-    let options = ReaderOptions::default();
-    Ok(if ahead {
-        Reader::with_read_ahead(source, options, ReadAhead::default())?
-    } else {
-        Reader::with_options(source, options)?
+/// A source of a trace.
+enum Source {
+    File(File),
+    Mapped(MappedFile),
+    Other(Box<dyn Read + Send>),
+}
+
+impl Read for Source {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Source::File(file) => file.read(out),
+            Source::Mapped(file) => file.read(out),
+            Source::Other(other) => other.read(out),
+        }
+    }
+}
+
+impl Source {
+    fn window(&mut self, offset: u64, length: usize) -> io::Result<Option<Bytes>> {
+        match self {
+            Source::Mapped(file) => file.window(offset, length),
+            Source::File(_) | Source::Other(_) => Ok(None),
+        }
+    }
+}
+
+fn reader(source: Source, how: How) -> Result<Reader<Source>> {
+    let ahead = ReadAhead::default();
+    let options = ReaderOptions {
+        prefetch: (how != How::Alone).then_some(eventpipe_os::memory::prefetch),
+        ..ReaderOptions::default()
+    };
+    Ok(match (how, source) {
+        (How::Alone, source) => Reader::with_options(source, options)?,
+        (How::Mapped, Source::File(file)) => {
+            let file = MappedFile::new(file);
+            ensure!(
+                file.is_mapped(),
+                "the file cannot be mapped: it is small, of somebody else, or being written"
+            );
+            Reader::in_place(Source::Mapped(file), Source::window, options, ahead)?
+        }
+        (How::Ahead | How::Mapped, source) => Reader::with_read_ahead(source, options, ahead)?,
     })
 }
 
-fn walk(
-    source: impl Read + Send + 'static,
-    ahead: bool,
-    mut each: impl FnMut(&Event<'_>),
-) -> Result<(u64, u64)> {
-    let mut reader = reader(source, ahead)?;
+fn walk(source: Source, how: How, mut each: impl FnMut(&Event<'_>)) -> Result<(u64, u64)> {
+    let mut reader = reader(source, how)?;
     while let Some(event) = reader.next_event()? {
         each(&event);
     }
     Ok((reader.offset(), reader.statistics().events))
 }
 
-fn by_time(
-    source: impl Read + Send + 'static,
-    ahead: bool,
-    mut each: impl FnMut(&Event<'_>),
-) -> Result<(u64, u64)> {
-    let mut order = reader(source, ahead)?.dispatch_order();
+fn by_time(source: Source, how: How, mut each: impl FnMut(&Event<'_>)) -> Result<(u64, u64)> {
+    let mut order = reader(source, how)?.dispatch_order();
     while let Some(event) = order.next_event()? {
         each(&event);
     }
@@ -247,7 +320,7 @@ fn write(count: u64) -> Result<(u64, u64)> {
     Ok((bytes, count))
 }
 
-fn endless(size: u64, ahead: bool) -> Result<(u64, u64)> {
+fn endless(size: u64, how: How) -> Result<(u64, u64)> {
     let (head, block) = parts()?;
     let blocks = size / block.len() as u64;
     let whole = head.len() as u64 + blocks * block.len() as u64 + END.len() as u64;
@@ -258,7 +331,7 @@ fn endless(size: u64, ahead: bool) -> Result<(u64, u64)> {
         in_head: true,
         at: 0,
     };
-    let (bytes, events) = walk(source, ahead, |event| {
+    let (bytes, events) = walk(Source::Other(Box::new(source)), how, |event| {
         black_box(event.timestamp());
     })?;
     ensure!(

@@ -308,10 +308,12 @@ impl<R: Read> DispatchOrder<R> {
         };
         let Some(run) = queue.front_mut() else { return };
         if run.next < run.end {
-            run.advance(
-                self.buffers.bytes(run.buffer, &self.reader),
-                self.reader.tables.is_v6(),
-            );
+            let bytes = self.buffers.bytes(run.buffer, &self.reader);
+            let start = run.next;
+            run.advance(bytes, self.reader.tables.is_v6());
+            self.reader
+                .source
+                .prefetch_behind_part(bytes, (start, run.next));
         } else {
             self.buffers.remove(run.buffer);
             queue.pop_front();
@@ -408,7 +410,7 @@ impl Buffers {
             Some((kept, runs)) => {
                 *runs = runs.saturating_sub(1);
                 if *runs == 0 {
-                    let bytes = std::mem::take(&mut kept.bytes);
+                    let bytes = std::mem::take(&mut kept.bytes).into_own();
                     if self.pool.len() < POOL {
                         self.pool.push(bytes);
                     }

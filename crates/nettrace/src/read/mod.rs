@@ -33,6 +33,7 @@ pub use item::{Item, SequencePoint, Statistics};
 pub use losses::{Losses, ThreadLosses};
 pub use recover::Skipped;
 use source::Source;
+pub use source::Window;
 use tables::{MISSING, Tables};
 
 /// How to read.
@@ -44,6 +45,9 @@ pub struct ReaderOptions {
     /// The largest block that is read, 256 MiB unless changed. Memory grows with what arrives, not with what a block
     /// claims, so this is about traces that go on for ever.
     pub max_block_size: u32,
+    /// Asks the processor for bytes that will be looked at soon; not done unless given. It pays where they are far away:
+    /// in memory that the source shows ([`Reader::in_place`]), or with another thread ([`Reader::with_read_ahead`]).
+    pub prefetch: Option<fn(&[u8])>,
 }
 
 impl Default for ReaderOptions {
@@ -51,6 +55,7 @@ impl Default for ReaderOptions {
         ReaderOptions {
             recover: false,
             max_block_size: 256 << 20,
+            prefetch: None,
         }
     }
 }
@@ -146,7 +151,7 @@ impl<R: Read> Reader<R> {
 
     /// The same with options.
     pub fn with_options(source: R, options: ReaderOptions) -> Result<Reader<R>, Error> {
-        Reader::open(Source::new(source), options)
+        Reader::open(Source::new(source, options.prefetch), options)
     }
 
     /// The same for large traces: while events are looked at, a thread of its own fetches the next bytes. What is read
@@ -164,7 +169,54 @@ impl<R: Read> Reader<R> {
     where
         R: Send + 'static,
     {
-        Reader::open(Source::with_read_ahead(source, ahead), options)
+        Reader::open(
+            Source::with_read_ahead(source, ahead, options.prefetch),
+            options,
+        )
+    }
+
+    /// The same for traces that lie in memory, as a mapped file does: events are looked at where they are, and nothing is
+    /// copied. What `window` does not show is read from the source instead, ahead as in [`Reader::with_read_ahead`].
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use bytes::Bytes;
+    /// use nettrace::{ReadAhead, Reader, ReaderOptions};
+    /// use std::io::{self, Cursor};
+    ///
+    /// # let info = nettrace::TraceInfo {
+    /// #     format: nettrace::FormatVersion::V4, start: nettrace::SystemTime::from_unix_ns(0), sync_ticks: 0, ticks_per_second: 1_000_000_000,
+    /// #     pointer_size: 8, process_id: None, processor_count: None, sampling_period_ns: None, pairs: Vec::new(),
+    /// # };
+    /// # let mut writer = nettrace::TraceWriter::new(nettrace::WriteFormat::V4, &info);
+    /// # writer.finish();
+    /// # let trace = Bytes::from(std::mem::take(writer.output()));
+    /// // A whole trace in memory: each window is all that follows. At the end, and behind it, there is nothing to read.
+    /// fn window(trace: &mut Cursor<Bytes>, offset: u64, length: usize) -> io::Result<Option<Bytes>> {
+    ///     trace.set_position(offset);
+    ///     let rest = trace.get_ref().get(offset as usize..).unwrap_or_default();
+    ///     Ok((rest.len() >= length).then(|| trace.get_ref().slice_ref(rest)))
+    /// }
+    /// let mut reader =
+    ///     Reader::in_place(Cursor::new(trace), window, ReaderOptions::default(), ReadAhead::default())?;
+    /// while let Some(event) = reader.next_event()? {
+    ///     println!("{}", event.timestamp());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn in_place(
+        source: R,
+        window: Window<R>,
+        options: ReaderOptions,
+        ahead: ReadAhead,
+    ) -> Result<Reader<R>, Error>
+    where
+        R: Send + 'static,
+    {
+        Reader::open(
+            Source::in_place(source, window, ahead, options.prefetch),
+            options,
+        )
     }
 
     /// The next event in the order of the file; `None` after the end, and after an error.
@@ -284,6 +336,7 @@ impl<R: Read> Reader<R> {
         if payload_end > *end || !self.losses.following() {
             return false;
         }
+        self.source.comes_to(start);
         header.timestamp = header.timestamp.wrapping_add(delta);
         header.sequence_number = header.sequence_number.wrapping_add(1);
         header.is_sorted = false;
@@ -304,6 +357,7 @@ impl<R: Read> Reader<R> {
             ..
         } = &mut self.records;
         let start = *position;
+        self.source.comes_to(start);
         let bytes = self.source.buffer().get(..*end).unwrap_or_default();
         let decoded = header.decode_compressed::<V6>(bytes, start);
         let flags = match decoded {

@@ -5,7 +5,10 @@
 //! the block at hand.
 
 use std::io::{self, Read};
+use std::ops::Deref;
 use std::vec::Vec;
+
+use bytes::Bytes;
 
 use super::ahead::{Ahead, Message, ReadAhead};
 use crate::{Error, ErrorKind};
@@ -14,9 +17,11 @@ use crate::{Error, ErrorKind};
 #[derive(Debug)]
 pub(crate) struct Source<R> {
     input: Input<R>,
+    /// Until it shows nothing more. The input is here then.
+    window: Option<Window<R>>,
     plan: Option<Plan<R>>,
-    /// Zeros up to the capacity in use; the bytes that arrived are `start..filled`.
-    buffer: Vec<u8>,
+    /// The bytes that arrived are `start..filled`.
+    buffer: Buffer,
     start: usize,
     filled: usize,
     /// Offset in the file of the first byte of `buffer`.
@@ -26,6 +31,9 @@ pub(crate) struct Source<R> {
     /// Bytes that were consumed are still needed: if the buffer is to be used again, this one takes its place.
     replacement: Option<Vec<u8>>,
     kept: Option<Kept>,
+    prefetch: Option<fn(&[u8])>,
+    /// From which position on more bytes are to be asked for.
+    prefetch_at: usize,
 }
 
 /// Who reads.
@@ -46,10 +54,57 @@ struct Plan<R> {
     start: fn(R, ReadAhead) -> Result<Ahead<R>, R>,
 }
 
+/// Shows bytes of a source where they lie in memory, instead of copying them out; see [`crate::Reader::in_place`].
+///
+/// From an offset in the trace on, so many bytes at least. What is shown must not change as long as the [`Bytes`] are
+/// there. `None` if that cannot be: then they are read from the source, whose next byte must be the one at that offset,
+/// and nothing is asked for here any more. An error is not the end, but is passed on, and the same asked for again.
+pub type Window<R> = fn(&mut R, offset: u64, length: usize) -> io::Result<Option<Bytes>>;
+
+/// Where the bytes are.
+#[derive(Debug, Default)]
+pub(crate) struct Buffer {
+    /// Ours, zeros up to the capacity in use.
+    own: Vec<u8>,
+    /// The source's, if they are shown where they lie.
+    shown: Option<Bytes>,
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    #[inline(always)]
+    fn deref(&self) -> &[u8] {
+        match &self.shown {
+            Some(bytes) => bytes,
+            None => &self.own,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Buffer {
+    fn from(own: Vec<u8>) -> Buffer {
+        Buffer { own, shown: None }
+    }
+}
+
+impl Buffer {
+    /// Ours, to be changed. What was shown is seen no more.
+    fn own(&mut self) -> &mut Vec<u8> {
+        self.shown = None;
+        &mut self.own
+    }
+
+    /// Ours, to be used again.
+    pub(crate) fn into_own(self) -> Vec<u8> {
+        self.own
+    }
+}
+
 /// A buffer that was given away with the bytes in it.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Buffer,
     /// Offset in the file of the first one.
     pub(crate) base: u64,
 }
@@ -59,33 +114,60 @@ const CHUNK: usize = 64 << 10;
 /// How far it grows while the source fills it, for blocks that need less. Few calls of the system, few bytes moved to the
 /// front, and all of it stays in the second cache of a processor while it is read.
 const BUFFER: usize = 512 << 10;
+/// How far in front bytes are asked for: about as long as memory takes to answer.
+const PREFETCH: usize = 4096;
+/// How much at a time: an event is not to pay for a call of its own.
+const PREFETCH_STEP: usize = 512;
 /// How much more than a large block is asked for: the header of the next one.
 const SLACK: usize = 64;
 
 impl<R: Read> Source<R> {
-    pub(crate) fn new(inner: R) -> Source<R> {
+    pub(crate) fn new(inner: R, prefetch: Option<fn(&[u8])>) -> Source<R> {
         Source {
             input: Input::Here(inner),
+            window: None,
             plan: None,
-            buffer: Vec::new(),
+            buffer: Buffer::default(),
             start: 0,
             filled: 0,
             base: 0,
             is_at_end: false,
             replacement: None,
             kept: None,
+            prefetch,
+            prefetch_at: prefetch.map_or(usize::MAX, |_| 0),
         }
     }
 
     /// The same, and a thread reads ahead.
-    pub(crate) fn with_read_ahead(inner: R, how: ReadAhead) -> Source<R>
+    pub(crate) fn with_read_ahead(
+        inner: R,
+        how: ReadAhead,
+        prefetch: Option<fn(&[u8])>,
+    ) -> Source<R>
     where
         R: Send + 'static,
     {
         let start = Ahead::start;
         Source {
             plan: Some(Plan { how, start }),
-            ..Source::new(inner)
+            ..Source::new(inner, prefetch)
+        }
+    }
+
+    /// The same, and what `window` shows is not read at all.
+    pub(crate) fn in_place(
+        inner: R,
+        window: Window<R>,
+        how: ReadAhead,
+        prefetch: Option<fn(&[u8])>,
+    ) -> Source<R>
+    where
+        R: Send + 'static,
+    {
+        Source {
+            window: Some(window),
+            ..Source::with_read_ahead(inner, how, prefetch)
         }
     }
 
@@ -100,6 +182,9 @@ impl<R: Read> Source<R> {
 
     #[inline(never)]
     fn fill(&mut self, length: usize) -> Result<bool, Error> {
+        if self.window.is_some() && self.look(length)? {
+            return Ok(true);
+        }
         let arrived = self.offset_of(self.filled);
         if let Some(plan) = self.plan.take_if(|plan| arrived >= plan.how.after)
             && let Input::Here(inner) = std::mem::replace(&mut self.input, Input::Gone)
@@ -122,7 +207,8 @@ impl<R: Read> Source<R> {
                 self.grow(0, wanted);
             }
             let end = wanted.min(self.buffer.len());
-            let room = self.buffer.get_mut(self.filled..end).unwrap_or_default();
+            let own = self.buffer.own();
+            let room = own.get_mut(self.filled..end).unwrap_or_default();
             let Input::Here(inner) = &mut self.input else {
                 return Err(self.failed(io::ErrorKind::BrokenPipe));
             };
@@ -134,6 +220,44 @@ impl<R: Read> Source<R> {
             }
         }
         Ok(true)
+    }
+
+    /// Looks at the next bytes where they lie, those not consumed among them. `false`: from now on they are read.
+    fn look(&mut self, length: usize) -> Result<bool, Error> {
+        let offset = self.offset();
+        let (Some(window), Input::Here(inner)) = (self.window, &mut self.input) else {
+            return Ok(false);
+        };
+        let shown = match window(inner, offset, length) {
+            Ok(shown) => shown.filter(|bytes| bytes.len() >= length),
+            Err(error) => {
+                return Err(Error {
+                    offset,
+                    kind: ErrorKind::Source(error.kind()),
+                });
+            }
+        };
+        let is_shown = shown.is_some();
+        if !is_shown {
+            self.window = None;
+        }
+        let filled = shown.as_ref().map_or(0, Bytes::len);
+        let own = self.replacement.take();
+        let is_kept = own.is_some();
+        let next = Buffer {
+            own: own.unwrap_or_default(),
+            shown,
+        };
+        let before = std::mem::replace(&mut self.buffer, next);
+        if is_kept {
+            self.kept = Some(Kept {
+                bytes: before,
+                base: self.base,
+            });
+        }
+        (self.base, self.start, self.filled) = (offset, 0, filled);
+        self.prefetch_anew();
+        Ok(is_shown)
     }
 
     /// The same, of what the thread has read.
@@ -172,11 +296,11 @@ impl<R: Read> Source<R> {
             && let Some(place) = next.get_mut(start..head)
         {
             place.copy_from_slice(rest);
-            let before = std::mem::replace(&mut self.buffer, next);
+            let before = std::mem::replace(self.buffer.own(), next);
             match self.replacement.take() {
                 Some(replacement) => {
                     self.kept = Some(Kept {
-                        bytes: before,
+                        bytes: before.into(),
                         base: self.base,
                     });
                     ahead.give_back(replacement);
@@ -186,6 +310,7 @@ impl<R: Read> Source<R> {
             // Modular: the room in front of the first bytes of a file has no offset.
             self.base = self.offset().wrapping_sub(start as u64);
             (self.start, self.filled) = (start, end);
+            self.prefetch_anew();
             return;
         }
         self.prepare(length.max(rest.len().saturating_add(more)));
@@ -194,7 +319,7 @@ impl<R: Read> Source<R> {
             self.grow(filled, self.most(length));
         }
         let from = next.get(head..end).unwrap_or_default();
-        if let Some(place) = self.buffer.get_mut(self.filled..filled) {
+        if let Some(place) = self.buffer.own().get_mut(self.filled..filled) {
             place.copy_from_slice(from);
             self.filled = filled;
         }
@@ -236,9 +361,9 @@ impl<R: Read> Source<R> {
     fn grow(&mut self, least: usize, most: usize) {
         let twice = self.buffer.len().saturating_mul(2).max(CHUNK);
         let grown = twice.min(most).max(least);
-        let more = grown.saturating_sub(self.buffer.len());
-        self.buffer.reserve_exact(more);
-        self.buffer.resize(grown.max(self.buffer.len()), 0);
+        let own = self.buffer.own();
+        own.reserve_exact(grown.saturating_sub(own.len()));
+        own.resize(grown.max(own.len()), 0);
     }
 
     /// Brings the unread bytes to the front, of another buffer if those before them are needed.
@@ -254,17 +379,58 @@ impl<R: Read> Source<R> {
                     place.copy_from_slice(rest);
                 }
                 self.kept = Some(Kept {
-                    bytes: std::mem::replace(&mut self.buffer, next),
+                    bytes: std::mem::replace(&mut self.buffer, next.into()),
                     base: self.base,
                 });
             }
-            None => self.buffer.copy_within(self.start..self.filled, 0),
+            None => self.buffer.own().copy_within(self.start..self.filled, 0),
         }
         self.base = self.base.wrapping_add(self.start as u64);
         self.filled = self.filled.saturating_sub(self.start);
         self.start = 0;
         if was_full && self.buffer.len() < BUFFER {
             self.grow(0, BUFFER);
+        }
+    }
+
+    /// The reader comes to a position: what lies a little behind it is asked for.
+    #[inline(always)]
+    pub(crate) fn comes_to(&mut self, position: usize) {
+        if position >= self.prefetch_at {
+            self.prefetch_behind(position);
+        }
+    }
+
+    #[inline(never)]
+    fn prefetch_behind(&mut self, position: usize) {
+        let Some(prefetch) = self.prefetch else {
+            return;
+        };
+        // At first all of it, then what was added.
+        let from = match self.prefetch_at {
+            0 => position,
+            _ => position.saturating_add(PREFETCH),
+        };
+        let to = position
+            .saturating_add(PREFETCH + PREFETCH_STEP)
+            .min(self.filled);
+        prefetch(self.buffer.get(from..to).unwrap_or_default());
+        self.prefetch_at = position.saturating_add(PREFETCH_STEP);
+    }
+
+    /// The same for bytes that wait in a buffer, of which a part was passed.
+    #[inline(always)]
+    pub(crate) fn prefetch_behind_part(&self, bytes: &[u8], (start, end): (usize, usize)) {
+        if let Some(prefetch) = self.prefetch {
+            let part = start.saturating_add(PREFETCH)..end.saturating_add(PREFETCH);
+            prefetch(bytes.get(part).unwrap_or_default());
+        }
+    }
+
+    /// Other bytes are in the buffer.
+    fn prefetch_anew(&mut self) {
+        if self.prefetch.is_some() {
+            self.prefetch_at = 0;
         }
     }
 
@@ -328,7 +494,7 @@ mod tests {
                 how,
                 start: |source, _| Err(source),
             }),
-            ..Source::new(&bytes[..])
+            ..Source::new(&bytes[..], None)
         };
         let mut at = 0;
         while source.require(700_001).unwrap() {
