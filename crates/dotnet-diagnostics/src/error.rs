@@ -71,6 +71,14 @@ pub enum Error {
         /// The path.
         path: PathBuf,
     },
+    /// No socket can be made at the path: no such folder, no permission.
+    #[error("cannot listen at {}: {source}", path.display())]
+    CannotListen {
+        /// The path.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// A socket's path is longer than the system can take (107 bytes).
     #[error("{} is too long for a socket: at most 107 bytes", path.display())]
     PathTooLong {

@@ -50,7 +50,7 @@ impl Listener {
     ///
     /// # Errors
     /// [`Error::AddressInUse`] where somebody listens or the socket is none of ours; [`Error::NotASocket`];
-    /// [`Error::PathTooLong`].
+    /// [`Error::PathTooLong`]; [`Error::CannotListen`].
     pub fn bind(path: impl Into<PathBuf>) -> Result<Listener, Error> {
         let path = path.into();
         let listener = bind(&path)?;
@@ -421,7 +421,10 @@ fn bind(path: &Path) -> Result<UnixListener, Error> {
             path: path.to_path_buf(),
         });
     }
-    let system = |error: Errno| Error::io("listening")(error.into());
+    let system = |error: Errno| Error::CannotListen {
+        path: path.to_path_buf(),
+        source: error.into(),
+    };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
         .map_err(system)?;

@@ -179,7 +179,7 @@ pub(crate) struct Collect {
     )]
     pub(crate) stopping_provider: Option<String>,
 
-    /// Stop when an event of this name comes, such as GC/Start.
+    /// Stop when an event of this name comes, such as GC/Start ('*' at the end matches any rest).
     #[arg(
         long = "stopping-event-event-name",
         value_name = "NAME",
@@ -528,7 +528,7 @@ pub(crate) struct Events {
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Vec<String>,
 
-    /// Only events of this name or id (may be given several times).
+    /// Only events of this name or id (may be given several times; '*' at the end matches any rest).
     #[arg(long, value_name = "NAME|ID")]
     pub(crate) event: Vec<String>,
 

@@ -200,6 +200,11 @@ fn wrong_ports_are_named() {
         assert_eq!(code, 3, "{error}");
         assert!(error.contains(cause), "{error}");
     }
+    let nowhere = scratch.file("none/port");
+    let (code, _, error) = run(&["env", "--dport", nowhere.to_str().unwrap()]);
+    assert_eq!(code, 1);
+    let cause = format!("cannot listen at {}: No such file", nowhere.display());
+    assert!(error.contains(&cause), "{error}");
     let file = scratch.file("file");
     std::fs::write(&file, "no socket").unwrap();
     for (path, mode) in [

@@ -90,6 +90,8 @@ pub struct Collector {
     kinds: Vec<Kind>,
     /// Metadata id to place in `kinds`; `usize::MAX` while unknown.
     by_metadata: HashMap<u32, usize>,
+    /// The same by provider, name and event id, for ids that change their meaning to and fro.
+    by_name: HashMap<(String, String, u32), usize>,
     threads: HashMap<u64, Tally>,
     total: Tally,
 }
@@ -228,16 +230,20 @@ impl Collector {
                 && kind.name == metadata.name
         };
         if !self.kinds.get(*place).is_some_and(fits) {
-            *place = self.kinds.len();
-            let schema = Schema::new(metadata, pointer_size);
-            self.kinds.push(Kind {
-                provider: metadata.provider.clone(),
-                name: metadata.name.clone(),
-                event: schema.event_name().to_owned(),
-                id: metadata.event_id,
-                tally: Tally::default(),
-                schema: Some(schema),
-                refined: None,
+            let (provider, name) = (metadata.provider.clone(), metadata.name.clone());
+            let key = (provider.clone(), name.clone(), metadata.event_id);
+            *place = *self.by_name.entry(key).or_insert_with(|| {
+                let schema = Schema::new(metadata, pointer_size);
+                self.kinds.push(Kind {
+                    provider,
+                    name,
+                    event: schema.event_name().to_owned(),
+                    id: metadata.event_id,
+                    tally: Tally::default(),
+                    schema: Some(schema),
+                    refined: None,
+                });
+                self.kinds.len() - 1
             });
         }
         *place
@@ -331,4 +337,55 @@ fn thread_rows(
     let mut rows: Vec<ThreadStatistics> = rows.into_values().collect();
     rows.sort_by(|a, b| b.events.cmp(&a.events).then(a.thread_id.cmp(&b.thread_id)));
     rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nettrace::{EventRecord, FORGET_METADATA, SystemTime, TraceWriter, WriteFormat};
+
+    #[test]
+    fn an_id_that_changes_its_meaning_to_and_fro_takes_no_more_room() {
+        let info = TraceInfo {
+            format: FormatVersion::V6,
+            start: SystemTime::from_unix_ns(0),
+            sync_ticks: 0,
+            ticks_per_second: 1_000_000_000,
+            pointer_size: 8,
+            process_id: None,
+            processor_count: None,
+            sampling_period_ns: None,
+            pairs: Vec::new(),
+        };
+        let mut writer = TraceWriter::new(WriteFormat::V6, &info);
+        for round in 0..100 {
+            let metadata = Metadata {
+                id: 1,
+                provider: "P".into(),
+                name: ["A", "B"][round % 2].into(),
+                event_id: 1,
+                ..Metadata::default()
+            };
+            writer.define_event(&metadata).unwrap();
+            let event = EventRecord {
+                metadata_id: 1,
+                sequence_number: round as u32 + 1,
+                thread_id: 1,
+                is_sorted: true,
+                ..EventRecord::default()
+            };
+            writer.event(&event).unwrap();
+            writer.sequence_point(0, FORGET_METADATA, [(1, round as u32 + 1)]);
+        }
+        writer.finish();
+        let mut reader = Reader::new(writer.output().as_slice()).unwrap();
+        let mut collector = Collector::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            collector.add(&event);
+        }
+        assert_eq!(collector.kinds.len(), 2);
+        let report = collector.finish(&reader);
+        let counts: Vec<u64> = report.events.iter().map(|row| row.count).collect();
+        assert_eq!((report.total_events, counts), (100, vec![50, 50]));
+    }
 }
