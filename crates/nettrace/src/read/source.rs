@@ -228,15 +228,15 @@ impl<R: Read> Source<R> {
         let (Some(window), Input::Here(inner)) = (self.window, &mut self.input) else {
             return Ok(false);
         };
-        let shown = match window(inner, offset, length) {
-            Ok(shown) => shown.filter(|bytes| bytes.len() >= length),
-            Err(error) => {
-                return Err(Error {
-                    offset,
-                    kind: ErrorKind::Source(error.kind()),
-                });
-            }
-        };
+        let shown = window(inner, offset, length).and_then(|shown| match shown {
+            // Who shows too little has not said that it has to be read.
+            Some(bytes) if bytes.len() < length => Err(io::ErrorKind::InvalidData.into()),
+            shown => Ok(shown),
+        });
+        let shown = shown.map_err(|error| Error {
+            offset,
+            kind: ErrorKind::Source(error.kind()),
+        })?;
         let is_shown = shown.is_some();
         if !is_shown {
             self.window = None;
