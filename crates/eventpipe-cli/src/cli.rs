@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Env(Env),
     /// Set or remove variables in the environment of a running process.
     SetEnv(SetEnv),
-    /// Let a process go on that waits at its start (a diagnostic port with 'suspend').
+    /// Let a process go on that waits at its start: through the port with 'suspend' for which it waits.
     Resume(Resume),
     /// Have a process write perf maps, for perf and other native profilers.
     #[command(subcommand)]

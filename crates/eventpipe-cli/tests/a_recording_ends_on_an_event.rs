@@ -181,6 +181,12 @@ fn while_a_suspended_process_stays_so() {
     ]);
     assert_eq!(code, 0, "{error}");
     assert!(child.try_wait().unwrap().is_none(), "it went on");
+    // By its id it says yes, and waits for this port all the same.
+    let (code, _, error) = run(&["resume", "-p", &child.id().to_string()]);
+    let hint =
+        format!("still waits, it does so for another port: eventpipe resume --dport {port}\n");
+    assert!(code == 0 && error.ends_with(&hint), "{code}: {error}");
+    assert!(child.try_wait().unwrap().is_none(), "it went on");
     let (code, _, error) = run(&["resume", "--dport", port]);
     assert_eq!(code, 0, "{error}");
     assert!(child.wait().unwrap().success());

@@ -8,6 +8,7 @@ use crate::target::attach_failure;
 use crate::terminal::{self, note};
 use dotnet_diagnostics::Error;
 use dotnet_diagnostics::codec::{ErrorCode, PerfMapType, SessionId};
+use dotnet_diagnostics::port_config::{PortConfig, PortMode};
 use std::io::Write as _;
 
 /// Prints the environment as the process sees it now.
@@ -74,7 +75,29 @@ fn in_words(error: Error, name: &str) -> Failure {
 pub(crate) fn resume(arguments: &Resume) -> anyhow::Result<()> {
     let reached = reach_once(&arguments.target)?;
     reached.client.resume_runtime().map_err(attach_failure)?;
+    if !reached.by_port {
+        // .NET answers, and goes on waiting at each other port that suspends it.
+        for port in suspending_ports(&reached.client.environment().unwrap_or_default()) {
+            note(format_args!(
+                "if {} (process {}) still waits, it does so for another port: eventpipe resume --dport {port}",
+                reached.name, reached.pid
+            ));
+        }
+    }
     Ok(())
+}
+
+/// The ports of an environment at which a process dials in and waits to be resumed.
+fn suspending_ports(environment: &[String]) -> Vec<String> {
+    let list = environment
+        .iter()
+        .find_map(|entry| entry.strip_prefix("DOTNET_DiagnosticPorts="));
+    let ports = PortConfig::parse_list(list.unwrap_or_default());
+    ports
+        .into_iter()
+        .filter(|port| port.suspend && port.mode == PortMode::Connect)
+        .map(|port| port.address)
+        .collect()
 }
 
 /// Has the process write files for perf, or no longer.
