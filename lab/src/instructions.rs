@@ -8,7 +8,8 @@ use std::cell::RefCell;
 use std::hint::black_box;
 
 use anyhow::{Result, ensure};
-use eventpipe::{Level, ProviderRequest, SessionRequest};
+use eventpipe::measure::ManualDrain;
+use eventpipe::{Format, Level, ProviderRequest, SessionRequest};
 use eventpipe_ring::{EventKey, Ring};
 
 use crate::read;
@@ -55,6 +56,16 @@ enum Path {
     EventStack,
     /// No block is free.
     Dropped,
+    /// Draining: an event of 8 bytes, from the buffer to the blocks of a stream.
+    Drain8,
+    /// The same, with a text of 100 characters.
+    DrainText,
+    /// The same, with a text of 100 characters and its stack.
+    DrainStack,
+    /// The same, with two kinds of event by turns.
+    DrainTurns,
+    /// Draining in version 6: a text of 100 characters.
+    DrainTextV6,
     /// Reading: an event of 205 bytes looked at.
     ReadWalk,
     /// The same, its text found.
@@ -72,6 +83,11 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     match path {
         Path::Dropped => return dropped(count),
         Path::ReadWalk | Path::ReadValues | Path::ReadText => return reading(path, count),
+        Path::Drain8
+        | Path::DrainText
+        | Path::DrainStack
+        | Path::DrainTurns
+        | Path::DrainTextV6 => return draining(path, count),
         _ => {}
     }
     let session = (path != Path::Disabled)
@@ -125,6 +141,46 @@ fn dropped(count: u64) -> Result<()> {
     Ok(())
 }
 
+fn draining(path: Path, count: u64) -> Result<()> {
+    let drain = ManualDrain::new().ok_or_else(|| anyhow::anyhow!("somebody drains already"))?;
+    let drain = RefCell::new(drain);
+    let format = match path {
+        Path::DrainTextV6 => Format::V6,
+        _ => Format::V4,
+    };
+    let session = SessionRequest::new()
+        .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
+        .format(format)
+        .stacks(path == Path::DrainStack)
+        .start_callback(|_| {})
+        .map_err(|error| anyhow::anyhow!("starting the session: {}", error.text()))?;
+    let text = "x".repeat(100);
+    let write = |number: u64| match path {
+        Path::Drain8 => events::number(number),
+        Path::DrainTurns if number & 1 == 1 => events::number(number),
+        _ => events::text(&text),
+    };
+    // The first ones are described, and find memory that is new.
+    let first = count.min(1000);
+    (0..first).for_each(write);
+    drain.borrow_mut().run();
+    (0..count).for_each(write);
+    let mut given = 0;
+    measured_once(|| given = drain.borrow_mut().run());
+    ensure!(given == count, "{given} events of {count} were drained");
+    ensure!(
+        drain.borrow_mut().stop(&session),
+        "the stream is not complete"
+    );
+    let figures = session.statistics();
+    ensure!(
+        (figures.delivered, figures.lost) == (first + count, 0),
+        "{figures:?} of {}",
+        first + count
+    );
+    Ok(())
+}
+
 fn reading(path: Path, count: u64) -> Result<()> {
     let mut trace = Vec::new();
     let events = read::generate(read::Mix::Text, count * 250, &mut trace)?;
@@ -146,6 +202,12 @@ fn reading(path: Path, count: u64) -> Result<()> {
     let given = reader.borrow().statistics().events;
     ensure!(given == count, "{given} events of {count} were read");
     Ok(())
+}
+
+/// What is counted where one call does everything.
+#[inline(never)]
+fn measured_once(run: impl FnOnce()) {
+    run();
 }
 
 /// What is counted: `count` calls.

@@ -180,12 +180,31 @@ impl Totals<'_> {
     }
 }
 
-/// The exact size and the tick of the record or lost record at the front.
-#[inline(always)]
-pub(crate) fn size_and_ticks(mut bytes: &[u8]) -> Option<(u32, u64)> {
-    let first = u64::from_ne_bytes(*take(&mut bytes)?);
-    let ticks = u64::from_ne_bytes(*take(&mut bytes)?);
-    Some((first as u32 & SIZE_MASK, ticks))
+/// The three words that every record and lost record begins with.
+#[derive(Clone, Copy)]
+pub(crate) struct Head {
+    word: u64,
+    pub(crate) ticks: u64,
+    sessions: u64,
+}
+
+impl Head {
+    /// The one at the front.
+    #[inline(always)]
+    pub(crate) fn of(mut bytes: &[u8]) -> Option<Self> {
+        let mut head = &take::<HEADER>(&mut bytes)?[..];
+        Some(Self {
+            word: u64::from_ne_bytes(*take(&mut head)?),
+            ticks: u64::from_ne_bytes(*take(&mut head)?),
+            sessions: u64::from_ne_bytes(*take(&mut head)?),
+        })
+    }
+
+    /// The exact size of the record.
+    #[inline(always)]
+    pub(crate) fn size(self) -> u32 {
+        self.word as u32 & SIZE_MASK
+    }
 }
 
 #[inline(always)]
@@ -195,47 +214,55 @@ fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
     Some(taken)
 }
 
-/// Reads what [`encode`] or [`encode_lost`] wrote; `bytes` has the exact size. `None` cannot happen
-/// with such bytes.
+/// Reads what [`encode`] or [`encode_lost`] wrote: its head, and what stands between that and its
+/// exact size. `None` cannot happen with such bytes.
 #[inline(always)]
-pub(crate) fn decode(mut bytes: &[u8]) -> Option<Entry<'_>> {
-    let rest = &mut bytes;
-    let word = u64::from_ne_bytes(*take(rest)?);
-    let ticks = u64::from_ne_bytes(*take(rest)?);
-    let sessions = u64::from_ne_bytes(*take(rest)?);
-    let flags = word as u32;
-    if flags & LOST != 0 {
-        return Some(Entry::Lost {
-            sessions,
-            totals: Totals(rest),
-        });
+pub(crate) fn decode(head: Head, mut rest: &[u8]) -> Option<Entry<'_>> {
+    let flags = head.word as u32;
+    let mut options = Options::default();
+    if flags & (ACTIVITY | RELATED | EVENT_THREAD | LOST) != 0 {
+        if flags & LOST != 0 {
+            return Some(Entry::Lost {
+                sessions: head.sessions,
+                totals: Totals(rest),
+            });
+        }
+        options = decode_options(flags, &mut rest)?;
     }
-    let activity = if flags & ACTIVITY != 0 {
-        Some(take(rest)?)
-    } else {
-        None
-    };
-    let related = if flags & RELATED != 0 {
-        Some(take(rest)?)
-    } else {
-        None
-    };
-    let event_thread = if flags & EVENT_THREAD != 0 {
-        Some(u64::from_ne_bytes(*take(rest)?))
-    } else {
-        None
-    };
     let (frames, payload) = rest.split_at_checked((flags >> FRAMES_SHIFT) as usize * FRAME)?;
     Some(Entry::Record(Record {
-        event_index: (word >> 32) as u32,
-        ticks,
-        sessions,
-        activity,
-        related,
-        event_thread,
+        event_index: (head.word >> 32) as u32,
+        ticks: head.ticks,
+        sessions: head.sessions,
+        activity: options.activity,
+        related: options.related,
+        event_thread: options.event_thread,
         frames,
         payload,
     }))
+}
+
+/// What few records have.
+#[derive(Default)]
+struct Options<'a> {
+    activity: Option<&'a [u8; 16]>,
+    related: Option<&'a [u8; 16]>,
+    event_thread: Option<u64>,
+}
+
+#[inline(never)]
+fn decode_options<'a>(flags: u32, rest: &mut &'a [u8]) -> Option<Options<'a>> {
+    let mut options = Options::default();
+    if flags & ACTIVITY != 0 {
+        options.activity = Some(take(rest)?);
+    }
+    if flags & RELATED != 0 {
+        options.related = Some(take(rest)?);
+    }
+    if flags & EVENT_THREAD != 0 {
+        options.event_thread = Some(u64::from_ne_bytes(*take(rest)?));
+    }
+    Some(options)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -267,8 +294,9 @@ mod tests {
                     &options,
                     payload,
                 );
-                assert_eq!(size_and_ticks(&bytes), Some((shape.size(), 1234)));
-                let Some(Entry::Record(record)) = decode(&bytes) else {
+                let head = Head::of(&bytes).expect("a head");
+                assert_eq!((head.size(), head.ticks), (shape.size(), 1234));
+                let Some(Entry::Record(record)) = decode(head, &bytes[HEADER..]) else {
                     panic!("a record")
                 };
                 assert_eq!(
@@ -303,7 +331,7 @@ mod tests {
         let Some(Entry::Lost {
             sessions: back,
             totals,
-        }) = decode(&bytes)
+        }) = Head::of(&bytes).and_then(|head| decode(head, &bytes[HEADER..]))
         else {
             panic!("a lost record")
         };
@@ -333,7 +361,8 @@ mod tests {
         let shape = Shape::of(1, &options);
         let mut bytes = vec![0; shape.size() as usize];
         encode(&mut bytes, shape, 0, 1, 1, &options, b"p");
-        let Some(Entry::Record(record)) = decode(&bytes) else {
+        let head = Head::of(&bytes).expect("a head");
+        let Some(Entry::Record(record)) = decode(head, &bytes[HEADER..]) else {
             panic!("a record")
         };
         assert_eq!(

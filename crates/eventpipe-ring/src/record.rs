@@ -1,5 +1,6 @@
 //! What goes in and what comes out: keys, payloads, options, records, and why an event was lost.
 
+use crate::layout::{self, Entry, HEADER, Head, aligned};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// How many sessions there can be at once: one bit of a mask each.
@@ -166,6 +167,74 @@ pub struct Record<'a> {
     pub payload: &'a [u8],
 }
 
+/// Records of one thread that follow one another, without losses in between.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+    until: u64,
+    given: u64,
+}
+
+impl<'a> Records<'a> {
+    /// Those that stand in `bytes` and are not younger than `until`.
+    #[inline(always)]
+    pub(crate) fn new(bytes: &'a [u8], until: u64) -> Self {
+        Self {
+            bytes,
+            until,
+            given: 0,
+        }
+    }
+
+    /// The next one, if it is for exactly these sessions (a mask).
+    #[inline(always)]
+    pub fn next_for(&mut self, sessions: u64) -> Option<Record<'a>> {
+        let mut after = self.clone();
+        let record = after.next()?;
+        if record.sessions != sessions {
+            return None;
+        }
+        *self = after;
+        Some(record)
+    }
+
+    /// The next one or what was lost before it.
+    #[inline(always)]
+    pub(crate) fn next_entry(&mut self) -> Option<Entry<'a>> {
+        let head = Head::of(self.bytes).filter(|head| head.ticks <= self.until)?;
+        let rest = self.bytes.get(HEADER..head.size() as usize)?;
+        let next = aligned(head.size()) as usize;
+        self.bytes = self.bytes.get(next..).unwrap_or_default();
+        layout::decode(head, rest)
+    }
+
+    /// How many have been given.
+    pub(crate) fn given(&self) -> u64 {
+        self.given
+    }
+
+    /// Bytes that are left, those of younger ones included.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Record<'a>;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Record<'a>> {
+        let mut after = self.clone();
+        let Entry::Record(record) = after.next_entry()? else {
+            return None;
+        };
+        crate::sync::fetch_ahead(self.bytes, self.bytes.len() - after.bytes.len());
+        *self = after;
+        self.given += 1;
+        Some(record)
+    }
+}
+
 /// Why events were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
@@ -198,7 +267,7 @@ pub struct ThreadInfo {
 /// Where a round of the drain puts what it finds. The calls of one round:
 ///
 /// for each thread with something to tell, the one with the oldest record first: `thread`, then
-/// `record` and `lost` in the order in which they happened, then perhaps `thread_ended`; last
+/// `records` or `record`, and `lost`, in the order in which they happened, then perhaps `thread_ended`; last
 /// `boundary`. The sink must not write events into the same ring.
 pub trait Sink {
     /// The records and losses that follow are this thread's.
@@ -206,6 +275,16 @@ pub trait Sink {
     /// One event. `sorted`: nothing older than this record will follow, in this round or later,
     /// from any thread.
     fn record(&mut self, record: &Record<'_>, sorted: bool);
+    /// Events, of which the first is `sorted` or not, and the others are not: what a sink implements
+    /// that does better with many than with one after the other. What it leaves in `records` is
+    /// passed over.
+    #[inline]
+    fn records(&mut self, records: &mut Records<'_>, mut sorted: bool) {
+        for record in records {
+            self.record(&record, sorted);
+            sorted = false;
+        }
+    }
     /// So many events of the current thread that session `session` (a bit number) wanted are lost,
     /// exactly here.
     fn lost(&mut self, session: u32, count: u64, reason: LossReason);

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use eventpipe_os::clock::{self, Clock};
 use eventpipe_os::sync::Mutex;
 use eventpipe_os::{process, thread};
-use eventpipe_ring::{Drain, LossReason, Record, Round, Sink, ThreadInfo};
+use eventpipe_ring::{Drain, LossReason, Record, Records, Round, Sink, ThreadInfo};
 
 use crate::consumer::Consumer;
 use crate::control::{DrainCommand, MAX_SESSIONS};
@@ -264,7 +264,6 @@ impl Sink for Sessions {
         self.live.get_or_insert(thread.uid, thread.os_thread_id);
     }
 
-    #[inline]
     fn record(&mut self, record: &Record<'_>, sorted: bool) {
         let event = match self.event {
             Some((index, event)) if index == record.event_index => event,
@@ -281,6 +280,20 @@ impl Sink for Sessions {
             sessions &= sessions - 1;
             if let Some(encoder) = self.encoder(bit) {
                 encoder.record(run, thread, event, record, time_ns, sorted);
+            }
+        }
+    }
+
+    fn records(&mut self, records: &mut Records<'_>, mut sorted: bool) {
+        while let Some(record) = records.next() {
+            self.record(&record, sorted);
+            sorted = false;
+            // Most are for one session, as the one before was.
+            if record.sessions.is_power_of_two()
+                && let bit = record.sessions.trailing_zeros() as usize
+                && let Some(Some(Consumer::Stream(encoder))) = self.encoders.get_mut(bit)
+            {
+                encoder.records(&self.clock, &record, records);
             }
         }
     }

@@ -8,8 +8,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 
+use eventpipe_os::clock::Clock;
 use eventpipe_os::{process, thread};
-use eventpipe_ring::{Record, ThreadInfo};
+use eventpipe_ring::{Record, Records, ThreadInfo};
 use nettrace::{
     EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
@@ -34,6 +35,10 @@ const POINT_BYTES: u64 = 10 << 20;
 /// What an event takes beside its payload, at most, for the question whether there is room.
 const EVENT_OVERHEAD: usize = 256;
 
+fn metadata_id(event_index: u32) -> u32 {
+    event_index + 1 + process_info::PROCESS_INFO_METADATA
+}
+
 #[derive(Debug)]
 pub(crate) struct SessionEncoder {
     pub(crate) bit: u32,
@@ -54,6 +59,8 @@ pub(crate) struct SessionEncoder {
     /// The row of the run that is being encoded, and which run that is.
     current: usize,
     run: u64,
+    /// The last record is in the stream, and the next one of its thread can be told by what differs.
+    may_go_on: bool,
     /// Rows whose count has changed since the last sequence point.
     changed: Vec<usize>,
     /// Time of the newest event or point in the stream: nothing after the last point may be older than it.
@@ -80,7 +87,7 @@ impl Rundown<'_> {
     pub fn write(&mut self, event: &'static Event, pieces: &[&[u8]]) {
         let wanted = event.definition().keywords;
         let index = event.key().index.load(Ordering::Relaxed);
-        let metadata_id = index + 1 + process_info::PROCESS_INFO_METADATA;
+        let metadata_id = metadata_id(index);
         let is_wanted = wanted == 0 || wanted & self.keywords != 0;
         if is_wanted && self.encoder.define(metadata_id, event) {
             self.encoder
@@ -126,6 +133,7 @@ impl SessionEncoder {
             threads: Vec::new(),
             current: 0,
             run: u64::MAX,
+            may_go_on: false,
             changed: Vec::new(),
             newest_ns: start,
             point_ns: start,
@@ -138,8 +146,62 @@ impl SessionEncoder {
         encoder
     }
 
+    /// As many as possible of the records that follow `last`, in the short form of what differs from the one before in kind, stack, time
+    /// and payload alone.
+    pub(crate) fn records(&mut self, clock: &Clock, last: &Record<'_>, records: &mut Records<'_>) {
+        if !core::mem::take(&mut self.may_go_on) {
+            return;
+        }
+        let Some(thread) = self.threads.get_mut(self.current) else {
+            return;
+        };
+        let stopped_ticks = &self.session.stopped_ticks;
+        let mut event_index = last.event_index;
+        let (mut count, mut newest_ns) = (0_u32, self.newest_ns);
+        let mut rest = records.clone();
+        loop {
+            let mut after = rest.clone();
+            let Some(record) = after.next_for(last.sessions) else {
+                break;
+            };
+            let frames = if self.stacks { record.frames } else { &[] };
+            let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
+            let metadata_id = metadata_id(record.event_index);
+            if size > self.budget
+                || record.ticks > stopped_ticks.load(Ordering::Acquire)
+                || record.event_index != event_index && !self.writer.is_defined(metadata_id)
+                || (record.activity, record.related) != (last.activity, last.related)
+                || record.event_thread.is_some()
+            {
+                break;
+            }
+            let Ok(stack_id) = self.writer.stack(frames) else {
+                break;
+            };
+            let time_ns = clock.to_ns(record.ticks).max(self.point_ns);
+            let (writer, payload) = (&mut self.writer, record.payload);
+            if !writer.similar_event(metadata_id, stack_id, time_ns, payload) {
+                break;
+            }
+            rest = after;
+            event_index = record.event_index;
+            self.budget -= size;
+            newest_ns = newest_ns.max(time_ns);
+            count += 1;
+            if self.writer.output().len() >= PIECE {
+                break;
+            }
+        }
+        *records = rest;
+        thread.sequence = thread.sequence.wrapping_add(count);
+        self.delivered += u64::from(count);
+        self.newest_ns = newest_ns;
+        if self.writer.output().len() >= PIECE {
+            self.hand_over();
+        }
+    }
+
     /// An event of `thread`; `run` numbers the uninterrupted runs of one thread.
-    #[inline]
     pub(crate) fn record(
         &mut self,
         run: u64,
@@ -149,13 +211,14 @@ impl SessionEncoder {
         time_ns: u64,
         sorted: bool,
     ) {
+        self.may_go_on = false;
         // Read after the record: a writer that passed over an event with a cleared mask did so after this was stored.
         if record.ticks > self.session.stopped_ticks.load(Ordering::Acquire) {
             return;
         }
         let row = self.row(run, thread);
         let sequence = self.count(row, 1);
-        let metadata_id = record.event_index + 1 + process_info::PROCESS_INFO_METADATA;
+        let metadata_id = metadata_id(record.event_index);
         let frames = if self.stacks { record.frames } else { &[] };
         let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
         let room = size <= self.budget || self.look_for_room(size, sequence == 1);
@@ -199,6 +262,7 @@ impl SessionEncoder {
             self.lost += 1;
             return;
         }
+        self.may_go_on = record.event_thread.is_none();
         self.budget = self.budget.saturating_sub(size);
         self.delivered += 1;
         self.newest_ns = self.newest_ns.max(time_ns);

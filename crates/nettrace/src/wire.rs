@@ -213,7 +213,37 @@ fn varu64_by_bytes(tail: &[u8], position: usize) -> Result<(u64, usize), ErrorKi
     })
 }
 
+/// Numbers below this have at most four bytes.
+pub(crate) const SHORT_LIMIT: u64 = 1 << 28;
+
+/// LEB128 of a number below [`SHORT_LIMIT`]: its bytes as a little-endian number, and how many bits they are. Without branches, as
+/// nothing foretells how long the next difference of two times is.
+#[inline]
+pub(crate) fn short_varu64(value: u64) -> (u64, u32) {
+    let value = value as u32;
+    let halves = value & 0x3fff | (value & 0x0fff_c000) << 2;
+    let groups = halves & 0x007f_007f | (halves & 0x3f80_3f80) << 1;
+    // Bits of the bytes that another one follows.
+    let before = (groups | 1).ilog2() & 24;
+    let more = 0x0080_8080 & 1u32.wrapping_shl(before).wrapping_sub(1);
+    (u64::from(groups | more), before.wrapping_add(8))
+}
+
+/// Appends the lowest `bits` bits of a little-endian number, whole bytes.
+#[inline]
+pub(crate) fn put_bits(out: &mut Vec<u8>, value: u64, bits: u32) {
+    // A copy of constant size is one move instead of a call.
+    let end = out.len().wrapping_add(bits as usize / 8);
+    out.extend_from_slice(&value.to_le_bytes());
+    out.truncate(end);
+}
+
 pub(crate) fn put_varu64(out: &mut Vec<u8>, mut value: u64) {
+    if value < SHORT_LIMIT {
+        let (bytes, bits) = short_varu64(value);
+        put_bits(out, bytes, bits);
+        return;
+    }
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;

@@ -3,8 +3,8 @@
 
 use super::{Drain, GONE, LIMBO, Round, SEALED, SKIP, Scan};
 use crate::arena::Block;
-use crate::layout::{self, Entry, bits};
-use crate::record::{LossReason, Sink, ThreadInfo};
+use crate::layout::{Entry, HEADER, Head, bits};
+use crate::record::{LossReason, Records, Sink, ThreadInfo};
 use crate::slot::Slot;
 use crate::sync::{Ordering, negative};
 use core::cmp::Ordering as Compared;
@@ -51,7 +51,7 @@ impl Drain<'_> {
         let mut oldest = u64::MAX;
         for lane in 0..2 {
             let mut blocks = list.iter().map(|index| self.ring.arena.block(*index));
-            if let Some((_, _, ticks)) = blocks
+            if let Some(ticks) = blocks
                 .by_ref()
                 .filter(|block| block.header.lane() == lane)
                 .find_map(|block| peek(&block))
@@ -104,22 +104,16 @@ impl Drain<'_> {
         ];
         let mut told = false;
         let mut sorted = scan.sorted;
-        let mut give = |ticks: u64, bytes: &[u8]| {
-            if ticks > scan.target {
-                return false;
-            }
-            if !told {
-                told = true;
-                self.tell_predecessor(slot, thread.uid, sink);
-                sink.thread(thread);
-            }
-            match layout::decode(bytes) {
-                Some(Entry::Record(record)) => {
-                    sink.record(&record, sorted);
-                    sorted = false;
-                    round.records += 1;
+        // What stands at the front of `bytes` and is old enough; how many bytes that is.
+        let mut give = |bytes: &[u8], until: u64| {
+            let mut records = Records::new(bytes, until);
+            while let Some(entry) = records.clone().next_entry() {
+                if !told {
+                    told = true;
+                    self.tell_predecessor(slot, thread.uid, sink);
+                    sink.thread(thread);
                 }
-                Some(Entry::Lost { sessions, totals }) => {
+                if let Entry::Lost { sessions, totals } = entry {
                     totals.for_each(sessions, |session, reason, total| {
                         let new = ring.slots.losses(slot_index).tell(session, reason, total);
                         if new != 0 {
@@ -127,40 +121,36 @@ impl Drain<'_> {
                             round.lost += new;
                         }
                     });
+                    _ = records.next_entry();
+                } else {
+                    sink.records(&mut records, sorted);
+                    sorted = false;
+                    records.by_ref().for_each(drop);
                 }
-                None => {}
             }
-            true
+            round.records += records.given();
+            bytes.len() - records.left()
         };
         let [own, nested] = &mut lanes;
         loop {
-            let next = if nested.list.is_empty() {
-                // Nothing but the thread's own: as much as possible in one go, which leaves nothing that is old enough.
-                own.give_all(self, &mut give);
-                break;
+            // What interrupted the thread is merged by time: the one lane up to where the other goes on.
+            let (first, other) = if nested.list.is_empty() {
+                (None, None)
             } else {
-                // What interrupted the thread: merged by time.
-                let (first, other) = (own.peek(self), nested.peek(self));
-                match (&first, &other) {
-                    (Some(own), Some(nested)) if nested.ticks < own.ticks => other,
-                    (None, _) => other,
-                    _ => first,
+                (own.peek(self), nested.peek(self))
+            };
+            let (lane, until) = match (first, other) {
+                (Some(own_ticks), Some(ticks)) if ticks < own_ticks => {
+                    (&mut *nested, own_ticks - 1)
                 }
+                (Some(_), Some(ticks)) => (&mut *own, ticks),
+                (None, Some(_)) => (&mut *nested, u64::MAX),
+                (_, None) => (&mut *own, u64::MAX),
             };
-            let Some(next) = next else { break };
-            // SAFETY: below `committed` (I3), which `peek` loaded.
-            let given = unsafe {
-                next.block
-                    .data
-                    .read(next.at, next.size, |bytes| give(next.ticks, bytes))
-            };
-            if !given {
+            // Nothing is left that is old enough once the only lane that has something has been read.
+            if !lane.give(self, until.min(scan.target), &mut give) || until == u64::MAX {
                 break;
             }
-            next.block
-                .header
-                .consumed
-                .set(next.at + layout::aligned(next.size));
         }
         let left = own.free_read(self) | nested.free_read(self);
         // With the last block of a thread that has gone (D: its uid left the slot before we looked
@@ -436,14 +426,6 @@ impl Drain<'_> {
     }
 }
 
-/// What comes next in a lane.
-struct Next<'a> {
-    block: Block<'a>,
-    at: u32,
-    size: u32,
-    ticks: u64,
-}
-
 /// Where a lane's blocks have been read to.
 struct Cursor<'l> {
     list: &'l mut [u32],
@@ -451,19 +433,14 @@ struct Cursor<'l> {
 }
 
 impl Cursor<'_> {
-    /// The lane's next record or lost record; frees sealed blocks on the way. `None`: nothing more
-    /// for now.
-    fn peek<'a>(&mut self, drain: &Drain<'a>) -> Option<Next<'a>> {
+    /// The tick of the lane's next record or lost record; frees sealed blocks on the way. `None`:
+    /// nothing more for now.
+    fn peek(&mut self, drain: &Drain<'_>) -> Option<u64> {
         loop {
             let place = self.list.get_mut(self.at)?;
             let block = drain.ring.arena.block(*place);
-            if let Some((at, size, ticks)) = peek(&block) {
-                return Some(Next {
-                    block,
-                    at,
-                    size,
-                    ticks,
-                });
+            if let Some(ticks) = peek(&block) {
+                return Some(ticks);
             }
             if block.header.drain_flags.get() & SEALED == 0 {
                 // Open, or in limbo: its writer may add to it, so the blocks after it wait (D3).
@@ -476,40 +453,36 @@ impl Cursor<'_> {
         }
     }
 
-    /// Gives what the lane's blocks hold until `give` refuses; frees sealed blocks on the way.
-    #[inline(always)]
-    fn give_all(&mut self, drain: &Drain<'_>, give: &mut impl FnMut(u64, &[u8]) -> bool) {
+    /// Gives what the lane's blocks hold that is not younger than `until`; frees sealed blocks on
+    /// the way. Whether there was anything.
+    fn give(
+        &mut self,
+        drain: &Drain<'_>,
+        until: u64,
+        give: &mut impl FnMut(&[u8], u64) -> usize,
+    ) -> bool {
+        let mut any = false;
         while let Some(place) = self.list.get(self.at) {
             let block = drain.ring.arena.block(*place);
             let at = block.header.consumed.get();
-            let end = block.committed();
-            let mut refused = false;
-            if at < end {
-                let look = |bytes: &[u8]| {
-                    let mut rest = bytes;
-                    while let Some((size, ticks)) = layout::size_and_ticks(rest) {
-                        let aligned = layout::aligned(size) as usize;
-                        let Some(record) = rest.get(..size as usize) else {
-                            break;
-                        };
-                        if !give(ticks, record) {
-                            refused = true;
-                            break;
-                        }
-                        rest = rest.get(aligned..).unwrap_or_default();
-                    }
-                    bytes.len() - rest.len()
-                };
+            let length = block.committed().saturating_sub(at);
+            if length != 0 {
                 // SAFETY: below `committed` (I3).
-                let read = unsafe { block.data.read(at, end - at, look) };
+                let read = unsafe { block.data.read(at, length, |bytes| give(bytes, until)) };
                 block.header.consumed.set(at + read as u32);
+                any |= read != 0;
+                if read != length as usize {
+                    // The rest is too young.
+                    break;
+                }
             }
             let before = self.at;
-            if refused || self.peek(drain).is_none() || self.at == before {
-                // Too young, or the end of what is there, or the open block, in which more stands by now.
-                return;
+            if self.peek(drain).is_none() || self.at == before {
+                // The end of what is there, or the open block, in which more stands by now.
+                break;
             }
         }
+        any
     }
 
     /// Frees the sealed blocks that have been read; whether some are left that are sealed or in
@@ -524,13 +497,13 @@ impl Cursor<'_> {
     }
 }
 
-/// Place, size and tick of the next unread record of a block.
-fn peek(block: &Block<'_>) -> Option<(u32, u32, u64)> {
+/// The tick of the next unread record of a block.
+fn peek(block: &Block<'_>) -> Option<u64> {
     let at = block.header.consumed.get();
     if at >= block.committed() {
         return None;
     }
     // SAFETY: below `committed` (I3): every record has at least its three words.
-    let (size, ticks) = unsafe { block.data.read(at, 16, layout::size_and_ticks) }?;
-    Some((at, size, ticks))
+    let head = unsafe { block.data.read(at, HEADER as u32, Head::of) }?;
+    Some(head.ticks)
 }

@@ -5,7 +5,10 @@
 
 use alloc::vec::Vec;
 
-use crate::wire::{Cursor, put_i64, put_u16, put_u32, put_u64, varu64};
+use crate::wire::{
+    Cursor, SHORT_LIMIT, put_bits, put_i64, put_u16, put_u32, put_u64, put_varu64, short_varu64,
+    varu64,
+};
 use crate::{Error, ErrorKind, Guid};
 
 /// All fields of a record's header. Which of the ids mean what depends on the version, see [`crate::EventRecord`].
@@ -203,66 +206,20 @@ fn guid(bytes: &[u8], at: &mut usize) -> Result<Guid, ErrorKind> {
     Ok(Guid(*found))
 }
 
-/// Room for the longest compressed header: a byte of flags, five short and three long numbers, two ids.
-const MAX_COMPRESSED: usize = 1 + 5 * 5 + 3 * 10 + 2 * 16 + 8;
-
-/// Most headers are not longer.
-const SHORT: usize = 32;
-
-/// A header under construction.
-struct Scratch {
-    bytes: [u8; MAX_COMPRESSED],
-    length: usize,
-}
-
-impl Scratch {
-    #[inline(always)]
-    fn byte(&mut self, value: u8) {
-        if let Some(place) = self.bytes.get_mut(self.length) {
-            *place = value;
-        }
-        self.length = self.length.wrapping_add(1);
-    }
-
-    #[inline(always)]
-    fn number(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.byte(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.byte(value as u8);
-    }
-
-    #[inline(always)]
-    fn guid(&mut self, value: Guid) {
-        if let Some(place) = self
-            .bytes
-            .get_mut(self.length..)
-            .and_then(|tail| tail.first_chunk_mut())
-        {
-            *place = value.0;
-        }
-        self.length = self.length.wrapping_add(16);
-    }
-}
-
 /// Writes a record after `previous`, which becomes this one.
-#[inline]
+#[inline(never)]
 pub(crate) fn encode_compressed<const V6: bool>(
     out: &mut Vec<u8>,
     previous: &mut EventHeader,
     header: &EventHeader,
     payload: &[u8],
 ) {
+    let start = out.len();
     let mut flags = 0;
-    // Byte 0 is for the flags.
-    let mut scratch = Scratch {
-        bytes: [0; MAX_COMPRESSED],
-        length: 1,
-    };
+    out.push(0);
     if header.metadata_id != previous.metadata_id {
         flags |= METADATA_ID;
-        scratch.number(u64::from(header.metadata_id));
+        put_varu64(out, u64::from(header.metadata_id));
     }
     let implied = previous
         .sequence_number
@@ -276,32 +233,32 @@ pub(crate) fn encode_compressed<const V6: bool>(
             .sequence_number
             .wrapping_sub(previous.sequence_number)
             .wrapping_sub(1);
-        scratch.number(u64::from(delta));
-        scratch.number(header.capture_thread_id);
-        scratch.number(u64::from(header.processor_number));
+        put_varu64(out, u64::from(delta));
+        put_varu64(out, header.capture_thread_id);
+        put_varu64(out, u64::from(header.processor_number));
     }
     if header.thread_id != previous.thread_id {
         flags |= THREAD_ID;
-        scratch.number(header.thread_id);
+        put_varu64(out, header.thread_id);
     }
     if header.stack_id != previous.stack_id {
         flags |= STACK_ID;
-        scratch.number(u64::from(header.stack_id));
+        put_varu64(out, u64::from(header.stack_id));
     }
-    scratch.number(header.timestamp.wrapping_sub(previous.timestamp));
+    put_varu64(out, header.timestamp.wrapping_sub(previous.timestamp));
     if V6 {
         if header.label_list != previous.label_list {
             flags |= LABEL_LIST;
-            scratch.number(u64::from(header.label_list));
+            put_varu64(out, u64::from(header.label_list));
         }
     } else {
         if header.activity_id != previous.activity_id {
             flags |= ACTIVITY_ID;
-            scratch.guid(header.activity_id);
+            out.extend_from_slice(&header.activity_id.0);
         }
         if header.related_activity_id != previous.related_activity_id {
             flags |= RELATED_ACTIVITY_ID;
-            scratch.guid(header.related_activity_id);
+            out.extend_from_slice(&header.related_activity_id.0);
         }
     }
     if header.is_sorted {
@@ -309,24 +266,77 @@ pub(crate) fn encode_compressed<const V6: bool>(
     }
     if header.payload_size != previous.payload_size {
         flags |= PAYLOAD_SIZE;
-        scratch.number(u64::from(header.payload_size));
+        put_varu64(out, u64::from(header.payload_size));
     }
-    if let Some(first) = scratch.bytes.first_mut() {
-        *first = flags;
-    }
-    out.reserve(MAX_COMPRESSED.saturating_add(payload.len()));
-    match scratch.bytes.first_chunk::<SHORT>() {
-        // A copy of constant size is two moves instead of a call.
-        Some(short) if scratch.length <= SHORT => {
-            let end = out.len().saturating_add(scratch.length);
-            out.extend_from_slice(short);
-            out.truncate(end);
-        }
-        _ => out.extend_from_slice(scratch.bytes.get(..scratch.length).unwrap_or_default()),
+    if let Some(place) = out.get_mut(start) {
+        *place = flags;
     }
     out.extend_from_slice(payload);
     *previous = *header;
 }
+
+/// Writes a record that differs from `previous` in its kind, stack, time and payload alone, has the next sequence number and is
+/// not sorted: what most records are. `false`, and nothing is written, where the differences are no short numbers.
+#[inline(always)]
+pub(crate) fn encode_similar(
+    out: &mut Vec<u8>,
+    previous: &mut EventHeader,
+    metadata_id: u32,
+    stack_id: u32,
+    timestamp: u64,
+    payload: &[u8],
+) -> bool {
+    let elapsed = timestamp.wrapping_sub(previous.timestamp);
+    if elapsed >= SHORT_LIMIT || payload.len() >= SHORT_PAYLOAD {
+        return false;
+    }
+    let payload_size = payload.len() as u32;
+    let has_other_size = payload_size != previous.payload_size;
+    let mut word = if has_other_size {
+        u64::from(PAYLOAD_SIZE)
+    } else {
+        0
+    };
+    let mut bits = 8;
+    if (metadata_id, stack_id) != (previous.metadata_id, previous.stack_id) {
+        if u64::from(metadata_id) >= SHORT_LIMIT {
+            return false;
+        }
+        let has_other_stack = stack_id != previous.stack_id;
+        if has_other_stack {
+            word |= u64::from(STACK_ID);
+        }
+        if metadata_id != previous.metadata_id {
+            let (id, id_bits) = short_varu64(u64::from(metadata_id));
+            word |= u64::from(METADATA_ID) | id.wrapping_shl(bits);
+            bits = bits.wrapping_add(id_bits);
+            previous.metadata_id = metadata_id;
+        }
+        put_bits(out, word, bits);
+        if has_other_stack {
+            put_varu64(out, u64::from(stack_id));
+            previous.stack_id = stack_id;
+        }
+        (word, bits) = (0, 0);
+    }
+    let (time, time_bits) = short_varu64(elapsed);
+    word |= time.wrapping_shl(bits);
+    bits = bits.wrapping_add(time_bits);
+    if has_other_size {
+        let (size, size_bits) = short_varu64(u64::from(payload_size));
+        word |= size.wrapping_shl(bits);
+        bits = bits.wrapping_add(size_bits);
+        previous.payload_size = payload_size;
+    }
+    put_bits(out, word, bits);
+    out.extend_from_slice(payload);
+    previous.sequence_number = previous.sequence_number.wrapping_add(1);
+    previous.timestamp = timestamp;
+    true
+}
+
+/// Sizes below this are three bytes: with the flags and a short time they fit a word.
+const SHORT_PAYLOAD: usize = 1 << 21;
 
 /// Writes a record of V3, which has its stack behind its payload. The next one begins at a multiple of four.
 pub(crate) fn encode_with_stack(

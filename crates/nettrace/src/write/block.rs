@@ -53,6 +53,25 @@ impl Block {
         }
     }
 
+    /// See [`event::encode_similar`].
+    #[inline(always)]
+    pub(super) fn add_similar(
+        &mut self,
+        metadata_id: u32,
+        stack_id: u32,
+        timestamp: u64,
+        payload: &[u8],
+    ) -> bool {
+        let (out, previous) = (&mut self.content, &mut self.previous);
+        let is_done =
+            event::encode_similar(out, previous, metadata_id, stack_id, timestamp, payload);
+        if is_done {
+            // It is not older than the one before.
+            self.max_timestamp = self.max_timestamp.max(timestamp as i64);
+        }
+        is_done
+    }
+
     pub(super) fn header(&self, is_compressed: bool) -> BlockHeader {
         let (min_timestamp, max_timestamp) = (self.min_timestamp, self.max_timestamp);
         if min_timestamp > max_timestamp {

@@ -16,8 +16,9 @@ pub(crate) struct Interner {
     places: Vec<u32>,
     /// Where the places lie: nobody outside can tell which strings will meet in one place.
     seed: u64,
-    /// The number given last: callers repeat themselves.
+    /// The number given last, and where its string is: callers repeat themselves.
     last: u32,
+    last_span: (usize, usize),
     /// Strings with numbers up to this one were handed out by [`Interner::pending`].
     written: u32,
     pending_bytes: usize,
@@ -28,9 +29,21 @@ const FIRST: usize = 16;
 
 impl Interner {
     /// The number of a string.
+    #[inline]
     pub(crate) fn number(&mut self, string: &[u8]) -> u32 {
+        let (start, end) = self.last_span;
+        if self.bytes.get(start..end) != Some(string) || self.last == 0 {
+            self.last = self.another(string);
+            let start = self.start(self.last);
+            self.last_span = (start, start.saturating_add(string.len()));
+        }
+        self.last
+    }
+
+    /// The number of a string that is not the last one.
+    #[inline(never)]
+    fn another(&mut self, string: &[u8]) -> u32 {
         if let Some(number) = self.find(string) {
-            self.last = number;
             return number;
         }
         self.bytes.extend_from_slice(string);
@@ -45,15 +58,11 @@ impl Interner {
             .pending_bytes
             .saturating_add(string.len())
             .saturating_add(4);
-        self.last = number;
         number
     }
 
     /// The number that a string has.
     pub(crate) fn find(&self, string: &[u8]) -> Option<u32> {
-        if self.last != 0 && self.string(self.last) == string {
-            return Some(self.last);
-        }
         let mut place = self.first_place(string);
         loop {
             match *self.places.get(place)? {
@@ -98,8 +107,16 @@ impl Interner {
         place.wrapping_add(1) & self.places.len().wrapping_sub(1)
     }
 
+    /// Where a string begins: where the one before it ends.
+    fn start(&self, number: u32) -> usize {
+        let before = (number as usize).wrapping_sub(2);
+        self.ends.get(before).copied().unwrap_or(0)
+    }
+
     fn string(&self, number: u32) -> &[u8] {
-        span(&self.bytes, &self.ends, number)
+        let end = self.ends.get((number as usize).wrapping_sub(1));
+        let end = end.copied().unwrap_or(0);
+        self.bytes.get(self.start(number)..end).unwrap_or_default()
     }
 
     /// Size of what was not written yet, with four bytes for each string.
@@ -147,17 +164,6 @@ fn hash(seed: u64, string: &[u8]) -> u64 {
         hash = product as u64 ^ (product >> 64) as u64;
     }
     hash
-}
-
-fn span<'a>(bytes: &'a [u8], ends: &[usize], number: u32) -> &'a [u8] {
-    let index = (number as usize).wrapping_sub(1);
-    let start = index
-        .checked_sub(1)
-        .and_then(|before| ends.get(before))
-        .copied()
-        .unwrap_or(0);
-    let end = ends.get(index).copied().unwrap_or(0);
-    bytes.get(start..end).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -320,6 +320,32 @@ impl TraceWriter {
         Ok(())
     }
 
+    /// Writes an event that differs from the one before it in its kind, stack, time and payload alone, has the next sequence number, and
+    /// is not marked sorted. `false`, and nothing is written, where there is no short form for that, as at the beginning of a block: then
+    /// it takes [`event`](Self::event), which writes the same bytes, and slower.
+    #[inline(always)]
+    pub fn similar_event(
+        &mut self,
+        metadata_id: u32,
+        stack_id: u32,
+        timestamp: u64,
+        payload: &[u8],
+    ) -> bool {
+        let length = self.events.length();
+        let is_possible = self.is_compressed && length != 0 && length < MAX_V6_BLOCK / 2;
+        if !is_possible
+            || !self
+                .events
+                .add_similar(metadata_id, stack_id, timestamp, payload)
+        {
+            return false;
+        }
+        if self.events.length() >= self.block_size {
+            self.flush();
+        }
+        true
+    }
+
     /// Begins an event block: frame and header, both still without their values, so that the block need not be moved when it is closed.
     #[inline(never)]
     fn open_events(&mut self) {
