@@ -190,7 +190,7 @@ impl<'a> Records<'a> {
     #[inline(always)]
     pub fn next_for(&mut self, sessions: u64) -> Option<Record<'a>> {
         let mut after = self.clone();
-        let record = after.next()?;
+        let record = after.step()?;
         if record.sessions != sessions {
             return None;
         }
@@ -198,14 +198,31 @@ impl<'a> Records<'a> {
         Some(record)
     }
 
-    /// The next one or what was lost before it.
     #[inline(always)]
-    pub(crate) fn next_entry(&mut self) -> Option<Entry<'a>> {
+    fn step(&mut self) -> Option<Record<'a>> {
+        let mut after = self.clone();
+        let Entry::Record(record) = after.step_entry()? else {
+            return None;
+        };
+        crate::sync::fetch_ahead(self.bytes, self.bytes.len() - after.bytes.len());
+        *self = after;
+        self.given += 1;
+        Some(record)
+    }
+
+    #[inline(always)]
+    fn step_entry(&mut self) -> Option<Entry<'a>> {
         let head = Head::of(self.bytes).filter(|head| head.ticks <= self.until)?;
         let rest = self.bytes.get(HEADER..head.size() as usize)?;
         let next = aligned(head.size()) as usize;
         self.bytes = self.bytes.get(next..).unwrap_or_default();
         layout::decode(head, rest)
+    }
+
+    /// The next one or what was lost before it.
+    #[inline(never)]
+    pub(crate) fn next_entry(&mut self) -> Option<Entry<'a>> {
+        self.step_entry()
     }
 
     /// How many have been given.
@@ -222,16 +239,10 @@ impl<'a> Records<'a> {
 impl<'a> Iterator for Records<'a> {
     type Item = Record<'a>;
 
-    #[inline(always)]
+    // Not inlined, as opposed to `next_for`: the loop that has to be fast is that of one session.
+    #[inline(never)]
     fn next(&mut self) -> Option<Record<'a>> {
-        let mut after = self.clone();
-        let Entry::Record(record) = after.next_entry()? else {
-            return None;
-        };
-        crate::sync::fetch_ahead(self.bytes, self.bytes.len() - after.bytes.len());
-        *self = after;
-        self.given += 1;
-        Some(record)
+        self.step()
     }
 }
 
