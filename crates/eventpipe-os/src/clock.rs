@@ -230,18 +230,22 @@ impl Clock {
 
     /// Nanoseconds of `CLOCK_MONOTONIC` at a tick (also before the clock was made); exact to a few
     /// microseconds.
-    #[inline]
+    #[inline(always)]
     pub fn to_ns(&self, ticks: u64) -> u64 {
-        if ticks < self.base_ticks {
-            let before = scale(self.base_ticks - ticks, self.bent);
-            return self.base_ns.saturating_sub(before);
-        }
-        let ticks = ticks - self.base_ticks;
+        let Some(ticks) = ticks.checked_sub(self.base_ticks) else {
+            return self.before(self.base_ticks - ticks);
+        };
         let after = match ticks.checked_sub(self.bent_ticks) {
             Some(rest) => self.bent_ns.wrapping_add(scale(rest, self.rate)),
             None => scale(ticks, self.bent),
         };
         self.base_ns.wrapping_add(after)
+    }
+
+    /// What was so many ticks before the clock was made.
+    #[cold]
+    fn before(&self, ticks: u64) -> u64 {
+        self.base_ns.saturating_sub(scale(ticks, self.bent))
     }
 
     /// How many ticks make `ns` nanoseconds.
@@ -297,7 +301,7 @@ impl Default for Clock {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn scale(ticks: u64, rate: u64) -> u64 {
     ((u128::from(ticks) * u128::from(rate)) >> 32) as u64
 }

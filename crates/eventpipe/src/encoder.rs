@@ -39,6 +39,16 @@ fn metadata_id(event_index: u32) -> u32 {
     event_index + 1 + process_info::PROCESS_INFO_METADATA
 }
 
+/// Whether both ids are there and the same, or both are not, which costs no call.
+#[inline(always)]
+fn is_same(one: Option<&[u8; 16]>, other: Option<&[u8; 16]>) -> bool {
+    match (one, other) {
+        (None, None) => true,
+        (Some(one), Some(other)) => one == other,
+        _ => false,
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct SessionEncoder {
     pub(crate) bit: u32,
@@ -170,7 +180,8 @@ impl SessionEncoder {
             if size > self.budget
                 || record.ticks > stopped_ticks.load(Ordering::Acquire)
                 || record.event_index != event_index && !self.writer.is_defined(metadata_id)
-                || (record.activity, record.related) != (last.activity, last.related)
+                || !is_same(record.activity, last.activity)
+                || !is_same(record.related, last.related)
                 || record.event_thread.is_some()
             {
                 break;

@@ -218,7 +218,7 @@ pub(crate) const SHORT_LIMIT: u64 = 1 << 28;
 
 /// LEB128 of a number below [`SHORT_LIMIT`]: its bytes as a little-endian number, and how many bits they are. Without branches, as
 /// nothing foretells how long the next difference of two times is.
-#[inline]
+#[inline(always)]
 pub(crate) fn short_varu64(value: u64) -> (u64, u32) {
     let value = value as u32;
     let halves = value & 0x3fff | (value & 0x0fff_c000) << 2;
@@ -230,7 +230,7 @@ pub(crate) fn short_varu64(value: u64) -> (u64, u32) {
 }
 
 /// Appends the lowest `bits` bits of a little-endian number, whole bytes.
-#[inline]
+#[inline(always)]
 pub(crate) fn put_bits(out: &mut Vec<u8>, value: u64, bits: u32) {
     // A copy of constant size is one move instead of a call.
     let end = out.len().wrapping_add(bits as usize / 8);

@@ -323,7 +323,9 @@ impl TraceWriter {
     /// Writes an event that differs from the one before it in its kind, stack, time and payload alone, has the next sequence number, and
     /// is not marked sorted. `false`, and nothing is written, where there is no short form for that, as at the beginning of a block: then
     /// it takes [`event`](Self::event), which writes the same bytes, and slower.
-    #[inline(always)]
+    // A library that is built small compiles this crate for speed (the profile `nativeaot`): then not into code that is not.
+    #[cfg_attr(feature = "std", inline(always))]
+    #[cfg_attr(not(feature = "std"), inline(never))]
     pub fn similar_event(
         &mut self,
         metadata_id: u32,
