@@ -286,10 +286,24 @@ fn dotnet_processes_are_told() {
 
         let core = scratch.file("core");
         let path = core.to_str().unwrap();
-        let dump = ["dump", "-p", &pid, "--type", "mini", "-o", path];
+        let dump = [
+            "dump",
+            "-p",
+            &pid,
+            "--type",
+            "mini",
+            "--crashreport",
+            "-o",
+            path,
+        ];
         let (code, _, error) = run(&dump);
         assert_eq!(code, 0, "{runtime:?}: {error}");
         assert_eq!(&std::fs::read(&core).unwrap()[..4], b"\x7fELF");
+        let report = std::fs::read(scratch.file("core.crashreport.json")).unwrap();
+        serde_json::from_slice::<Value>(&report).unwrap();
+        let names = std::fs::read_dir(scratch.path()).unwrap().flatten();
+        let parts = names.filter(|name| name.file_name().to_string_lossy().contains(".part"));
+        assert_eq!(parts.count(), 0, "nothing is left under another name");
         let (code, _, error) = run(&dump);
         assert_eq!(code, 8, "{error}");
         assert!(error.contains("exists already"), "{error}");

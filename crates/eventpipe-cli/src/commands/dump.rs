@@ -10,7 +10,7 @@ use crate::reach::reach_once;
 use crate::target::attach_failure;
 use crate::terminal::note;
 use anyhow::Context as _;
-use dotnet_diagnostics::codec::{DumpFlags, DumpType, DumpVersion};
+use dotnet_diagnostics::codec::{DumpFlags, DumpType};
 use std::path::{Path, PathBuf};
 
 /// Has a dump written.
@@ -26,8 +26,14 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         .filter(|_| !path.is_dir())
         .ok_or_else(|| cannot_write(&path, "it is a directory"))?;
     let root = Root::of(reached.pid);
-    if root.visible(&path).exists() && !arguments.force {
-        return Err(cannot_write(&path, "it exists already (--force writes over it)").into());
+    let mut written = vec![path.clone()];
+    if arguments.crash_report {
+        written.push(report_of(&path));
+    }
+    for path in &written {
+        if root.visible(path).exists() && !arguments.force {
+            return Err(cannot_write(path, "it exists already (--force writes over it)").into());
+        }
     }
     let parent = path.parent().unwrap_or(Path::new("/"));
     if !root.visible(parent).is_dir() {
@@ -64,13 +70,12 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
     let answer = reached
         .client
         .generate_core_dump(text, kind, DumpFlags(flags));
-    let version = match answer {
-        Ok(version) => version,
-        Err(error) => {
-            let _ = std::fs::remove_file(&made);
-            return Err(attach_failure(error).into());
+    if let Err(error) = answer {
+        for made in [&made, &report_of(&made)] {
+            let _ = std::fs::remove_file(made);
         }
-    };
+        return Err(attach_failure(error).into());
+    }
     let found = std::fs::metadata(&made).map_err(|error| {
         cannot_write(
             &path,
@@ -80,14 +85,35 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
     std::fs::rename(&made, root.visible(&path)).with_context(|| {
         cannot_write(&path, &format!("the dump stays as {}", temporary.display()))
     })?;
-    if version == DumpVersion::V1 && arguments.crash_report {
-        note("there is no crash report: that needs .NET 7");
+    if arguments.crash_report {
+        keep_report(&made, &path, &root)?;
     }
     note(format_args!(
         "{}: {} ({kind_name})",
         path.display(),
         human::bytes(found.len())
     ));
+    Ok(())
+}
+
+/// The crash report that .NET writes beside a dump.
+fn report_of(dump: &Path) -> PathBuf {
+    let mut name = dump.as_os_str().to_owned();
+    name.push(".crashreport.json");
+    PathBuf::from(name)
+}
+
+/// Gives the crash report the name that goes with the dump's final one.
+fn keep_report(made: &Path, dump: &Path, root: &Root) -> anyhow::Result<()> {
+    let (made, report) = (report_of(made), report_of(dump));
+    if !made.exists() {
+        note("there is no crash report: only .NET 7 and later write one");
+        return Ok(());
+    }
+    std::fs::rename(&made, root.visible(&report)).with_context(|| {
+        cannot_write(&report, &format!("the report stays as {}", made.display()))
+    })?;
+    note(format_args!("{}: the crash report", report.display()));
     Ok(())
 }
 
