@@ -7,9 +7,9 @@
 //! a disk's error is one of [`window`](MappedFile::window), not a signal.
 //!
 //! Invariants:
-//! * F1: a [`Mapping`] is one mapping of the file's first `bytes` bytes, readable, whole pages at the end, which lives
+//! * F1: a `Mapping` is one mapping of the file's first `bytes` bytes, readable, whole pages at the end, which lives
 //!   until it is dropped. The lease was there when it was made, and is given back only after the mapping is gone.
-//! * F2: only the advice of [`Mapping::advise`] changes it, which never changes what it shows.
+//! * F2: only the advice of `Mapping::advise` changes it, which never changes what it shows.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
