@@ -412,6 +412,36 @@ fn blocks_smaller_and_larger_than_a_buffer_as_configured_by_default() {
     }
 }
 
+/// However few bytes come at a time: of a last object that is both wrong and cut off, the wrong byte is told.
+#[test]
+fn a_wrong_byte_is_told_before_a_missing_one() {
+    let whole = large(WriteFormat::V4, 10_000, 1);
+    let name = b"MetadataBlock";
+    let first = (0..whole.len())
+        .find(|&at| whole[at..].starts_with(name))
+        .unwrap();
+    // Two tags that begin objects, and not the third.
+    let object = first - 15;
+    let mut bytes = whole[..object + 2].to_vec();
+    bytes.extend([0x25, 0x25, 0xef]);
+    for size in [1, 2, 3, usize::MAX] {
+        let source = Scripted::new(bytes.clone(), vec![size], Vec::new());
+        let mut reader = Reader::new(source).unwrap();
+        let error = reader.next_event().map(|event| event.is_some());
+        assert_eq!(
+            error,
+            Err(Error {
+                offset: object as u64 + 2,
+                kind: ErrorKind::UnexpectedTag {
+                    expected: 1,
+                    found: 0x25
+                }
+            }),
+            "{size}"
+        );
+    }
+}
+
 /// With and without the thread: what follows a damaged block is found although the buffer's bytes are moved meanwhile.
 #[test]
 fn recovery_goes_on_behind_the_end_of_a_buffer() {

@@ -97,6 +97,9 @@ impl<R: Read> Reader<R> {
                 Partial::Complete(header) => break header,
                 Partial::Needs(more) => {
                     if !source.require(start.saturating_add(more))? {
+                        // As in `load_object`.
+                        let bytes = source.bytes().get(start..).unwrap_or_default();
+                        ObjectHeader::decode(bytes, start as u64, begin)?;
                         return Err(truncated(&source));
                     }
                 }
@@ -272,6 +275,12 @@ impl<R: Read> Reader<R> {
                 Partial::Complete(header) => break header,
                 Partial::Needs(more) => {
                     if !self.source.require(more)? {
+                        // A wrong byte among those that came is told before those that are missing, however few came at a time.
+                        ObjectHeader::decode(
+                            self.source.bytes(),
+                            self.source.offset(),
+                            self.begin,
+                        )?;
                         return Err(self.cut(self.source.bytes().len()).into());
                     }
                 }
