@@ -13,9 +13,8 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use support::{Scratch, answer, run, tool};
 
-/// Two providers, two threads, times out of order across the threads: 0, 2, 4 ms and 1, 3 ms.
-fn trace(scratch: &Scratch) -> PathBuf {
-    let info = TraceInfo {
+fn info() -> TraceInfo {
+    TraceInfo {
         format: FormatVersion::V4,
         start: SystemTime {
             year: 2026,
@@ -31,8 +30,12 @@ fn trace(scratch: &Scratch) -> PathBuf {
         processor_count: Some(2),
         sampling_period_ns: None,
         pairs: Vec::new(),
-    };
-    let mut writer = TraceWriter::new(WriteFormat::V4, &info);
+    }
+}
+
+/// Two providers, two threads, times out of order across the threads: 0, 2, 4 ms and 1, 3 ms.
+fn trace(scratch: &Scratch) -> PathBuf {
+    let mut writer = TraceWriter::new(WriteFormat::V4, &info());
     let field = |name: &str, field_type| Field {
         name: name.into(),
         field_type,
@@ -279,18 +282,7 @@ fn from_a_pipe_and_into_a_pipe_that_closes() {
 #[test]
 fn a_large_file_in_whatever_way_it_is_read() {
     let scratch = Scratch::new("large");
-    let info = TraceInfo {
-        format: FormatVersion::V4,
-        start: SystemTime::from_unix_ns(0),
-        sync_ticks: 0,
-        ticks_per_second: 1_000_000_000,
-        pointer_size: 8,
-        process_id: Some(77),
-        processor_count: Some(2),
-        sampling_period_ns: None,
-        pairs: Vec::new(),
-    };
-    let mut writer = TraceWriter::new(WriteFormat::V4, &info);
+    let mut writer = TraceWriter::new(WriteFormat::V4, &info());
     let metadata = Metadata {
         id: 1,
         provider: "Shop-Orders".into(),
