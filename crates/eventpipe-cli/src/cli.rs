@@ -112,7 +112,7 @@ pub(crate) enum Command {
 /// `eventpipe ps`
 #[derive(Debug, Args)]
 pub(crate) struct Ps {
-    /// Print JSON, one array of objects.
+    /// Print JSON: an array of objects (keys: docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -363,7 +363,7 @@ pub(crate) struct Env {
     #[command(flatten)]
     pub(crate) target: Target,
 
-    /// Print JSON, one array of objects with 'name' and 'value'.
+    /// Print JSON: an array of objects with 'name' and 'value' (docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -508,7 +508,7 @@ pub(crate) struct Events {
     /// The trace; '-' for standard input.
     pub(crate) file: PathBuf,
 
-    /// One JSON object per line.
+    /// One JSON object per line (keys: docs/json.md).
     #[arg(long, group = "form")]
     pub(crate) json: bool,
 
@@ -575,7 +575,7 @@ pub(crate) struct Info {
     /// The trace; '-' for standard input.
     pub(crate) file: PathBuf,
 
-    /// Print JSON.
+    /// Print JSON (keys: docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -593,7 +593,7 @@ pub(crate) struct Stat {
     /// The trace; '-' for standard input.
     pub(crate) file: PathBuf,
 
-    /// Print JSON.
+    /// Print JSON (keys: docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -684,7 +684,7 @@ pub(crate) struct Join {
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// Print what became of the traces as JSON.
+    /// Print what became of the traces as JSON (keys: docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
 }
