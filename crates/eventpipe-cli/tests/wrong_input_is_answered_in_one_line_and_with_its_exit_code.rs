@@ -180,10 +180,47 @@ fn completions_and_manual_are_made_for_every_shell() {
         let (code, out, error) = run(&["completions", shell]);
         assert_eq!(code, 0, "{error}");
         assert!(out.contains("collect"), "{shell}");
+        // What `--help` does not show is not offered.
+        assert!(!out.contains("demo-program"), "{shell}");
+        assert!(!out.contains("manual page"), "{shell}");
     }
     let (code, out, _) = run(&["man"]);
     assert_eq!(code, 0);
     assert!(out.contains(".TH eventpipe 1"));
+}
+
+#[test]
+fn bash_completes_what_help_shows() {
+    const TEST: &str = "bash_completes_what_help_shows";
+    const LOAD: &str = r#"eval "$SCRIPT"
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _eventpipe "$1" "${@: -1}" "${@: -2:1}"; echo "${COMPREPLY[*]}""#;
+    let (_, script, _) = run(&["completions", "bash"]);
+    let offered = |words: &[&str]| {
+        let output = std::process::Command::new("bash")
+            .args(["--norc", "-uc", LOAD, "bash"])
+            .args(words)
+            .env("SCRIPT", &script)
+            .output();
+        output.map(|output| {
+            let (code, out, error) = support::answer(&output);
+            assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+            out.trim().to_owned()
+        })
+    };
+    if offered(&["eventpipe", ""]).is_err() {
+        return peers::skipped(TEST, "no bash on this system");
+    }
+    for (words, expected) in [
+        (&["eventpipe", "co"][..], "collect completions"),
+        (&["eventpipe", "m"], ""),
+        (&["eventpipe", "demo"], "demo"),
+        (&["eventpipe", "help", "demo"], "demo"),
+        (&["eventpipe", "record", "--buffering-"], "--buffering-mode"),
+        (&["eventpipe", "report", "stat", "--j"], "--json"),
+        (&["eventpipe", "collect", "--format", ""], "NetTrace"),
+    ] {
+        assert_eq!(offered(words).unwrap(), expected, "{words:?}");
+    }
 }
 
 #[test]

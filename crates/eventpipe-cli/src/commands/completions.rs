@@ -5,7 +5,7 @@ use crate::cli::{Cli, Completions, Manual};
 use crate::exit_code::{ExitCode, Failure};
 use crate::terminal;
 use anyhow::Context as _;
-use clap::CommandFactory as _;
+use clap::{Command, CommandFactory as _};
 use std::io::Write as _;
 
 /// Prints the completion script.
@@ -13,13 +13,21 @@ pub(crate) fn completions(arguments: &Completions) -> anyhow::Result<()> {
     let mut script = Vec::new();
     clap_complete::generate(
         arguments.shell,
-        &mut Cli::command(),
+        &mut for_people(&Cli::command()),
         "eventpipe",
         &mut script,
     );
     let mut out = terminal::out();
     out.write_all(&script)?;
     Ok(out.flush()?)
+}
+
+/// Without the commands that `--help` does not show: the shells' scripts would offer them.
+fn for_people(all: &Command) -> Command {
+    let shown = all.get_subcommands().filter(|one| !one.is_hide_set());
+    let command = Command::new("eventpipe").subcommands(shown.cloned());
+    // A shell needs to know of `--version`, not which it is.
+    command.version("-")
 }
 
 /// Prints the tool's manual page, or writes one page per command into a directory.
