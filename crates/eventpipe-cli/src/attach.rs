@@ -2,7 +2,7 @@
 //! drives it, the file brought to a good end, and the summary.
 
 use crate::child::Launched;
-use crate::commands::report::lost_text;
+use crate::commands::report::{lost_text, why_unknown};
 use crate::drive::{self, Driven, Message, Options, Reason, SessionControl};
 use crate::enter;
 use crate::exit_code::ExitCode;
@@ -15,6 +15,7 @@ use crate::roll::{self, Rolling};
 use crate::terminal::note;
 use anyhow::Context as _;
 use dotnet_diagnostics::client::{Session, Stopper};
+use nettrace_analysis::statistics::version_number;
 use std::collections::BTreeSet;
 use std::net::Shutdown;
 use std::os::fd::AsFd as _;
@@ -286,11 +287,14 @@ fn conclude(
         ));
         return ExitCode::Tracing;
     };
+    // Streams of processes have version 4 where nobody asked for another one.
+    let format = outcome.format.map_or(4, version_number);
     note(format_args!(
-        "{name}: {}, {}, {} lost, {elapsed}",
+        "{name}: {}, {}, {} lost{}, {elapsed}",
         human::bytes(outcome.bytes),
         human::number_of(outcome.events, "event"),
         lost_text(outcome.lost, outcome.lost_at_least),
+        why_unknown(outcome.lost, outcome.lost_at_least, format),
     ));
     if outcome.bytes == 0 && outcome.write_error.is_none() {
         file.remove_empty();

@@ -174,26 +174,25 @@ pub(crate) fn record<R: Read>(
         bytes: 0,
     };
     let mut outcome = empty();
-    let result = match Reader::new(&mut counted) {
+    let mut failed = None;
+    match Reader::new(&mut counted) {
         Ok(mut reader) => {
             let result = pieces(&mut reader, &mut rolling, progress, stop_when, &mut outcome);
+            if let Err(error) = result {
+                outcome.write_error = Some(error);
+                progress.write_failed.store(true, Ordering::Release);
+                failed = Some((rolling.at.clone(), rolling.complete_what_is_there()));
+                // What was lost stands in the rest of the stream.
+                count_the_rest(&mut reader, progress, &mut outcome);
+            }
             outcome.lost = reader.losses().total();
             outcome.lost_at_least = reader.losses().is_lower_bound;
             outcome.format = Some(reader.info().format);
             outcome.providers = recording::providers(&reader);
-            result
         }
-        Err(error) => {
-            outcome.end = end_of(error);
-            Ok(())
-        }
-    };
-    let mut failed = None;
-    if let Err(error) = result {
-        outcome.write_error = Some(error);
-        progress.write_failed.store(true, Ordering::Release);
-        failed = Some((rolling.at.clone(), rolling.complete_what_is_there()));
-    } else if rolling.written == 0 {
+        Err(error) => outcome.end = end_of(error),
+    }
+    if failed.is_none() && rolling.written == 0 {
         rolling.remove_current();
     }
     // The target answers the request to stop only while its stream is read.
@@ -266,6 +265,20 @@ fn pieces<R: Read>(
     rolling.write(pieces.output())?;
     let (rest, _) = pieces.finish();
     rolling.complete(rest)
+}
+
+/// Reads a stream to its end without writing it.
+fn count_the_rest<R: Read>(reader: &mut Reader<R>, progress: &Progress, outcome: &mut Outcome) {
+    outcome.end = loop {
+        match reader.next_event() {
+            Ok(Some(_)) => outcome.events += 1,
+            Ok(None) => break StreamEnd::Complete,
+            Err(error) => break end_of(error),
+        }
+        if outcome.events.is_multiple_of(UPDATE_EVERY) {
+            publish(progress, outcome.events, reader.losses().total());
+        }
+    };
 }
 
 /// Counts what a stream gives.

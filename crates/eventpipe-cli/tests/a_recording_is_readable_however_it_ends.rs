@@ -98,6 +98,8 @@ fn by_the_death_of_the_target() {
     let (code, _, error) = finish(tool);
     assert_eq!(code, 2, "{error}");
     assert!(error.contains("broke off"), "{error}");
+    let lost = "an unknown number lost (only the end of the stream would tell)";
+    assert!(error.contains(lost), "{error}");
     complete(&file);
 }
 

@@ -153,6 +153,8 @@ fn where_the_disk_is_full_too() {
         error.contains("the files hold every complete block"),
         "{error}"
     );
+    // The stream goes on to its end, and its end says what was lost.
+    assert!(error.contains(" events, 0 lost, "), "{error}");
     assert!(all_complete(&[first]) > 0);
     assert_eq!(std::fs::read_dir(scratch.path()).unwrap().count(), 1);
 }

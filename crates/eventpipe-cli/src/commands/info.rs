@@ -1,7 +1,7 @@
 //! `eventpipe info`: what a trace file is.
 
 use crate::cli::Info;
-use crate::commands::report::lost_text;
+use crate::commands::report::{lost_text, why_unknown};
 use crate::human;
 use crate::input;
 use crate::table;
@@ -198,7 +198,8 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
             human::count(facts.events_with_stack)
         ),
     )?;
-    line("lost", lost_text(facts.lost, facts.lost_at_least))?;
+    let why = why_unknown(facts.lost, facts.lost_at_least, facts.format);
+    line("lost", lost_text(facts.lost, facts.lost_at_least) + why)?;
     line("threads", human::count(facts.threads as u64))?;
     line(
         "descriptions",

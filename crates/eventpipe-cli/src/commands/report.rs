@@ -99,6 +99,7 @@ pub(crate) fn print(
 
 /// The first line of the report.
 fn headline(statistics: &TraceStatistics) -> String {
+    let lost = statistics.lost;
     let process = match statistics.process_id {
         Some(pid) => format!(", process {pid}"),
         None => String::new(),
@@ -110,9 +111,9 @@ fn headline(statistics: &TraceStatistics) -> String {
         statistics.start,
         human::number_of(statistics.total_events, "event"),
         human::bytes(statistics.total_payload_bytes),
-        lost_text(statistics.lost.total, statistics.lost.at_least),
+        lost_text(lost.total, lost.at_least),
         if statistics.complete {
-            ""
+            why_unknown(lost.total, lost.at_least, statistics.format)
         } else {
             " (the trace is not complete)"
         },
@@ -125,6 +126,15 @@ pub(crate) fn lost_text(lost: u64, at_least: bool) -> String {
         (0, true) => "an unknown number".to_owned(),
         (_, true) => format!("at least {}", human::count(lost)),
         _ => human::count(lost),
+    }
+}
+
+/// Why a number of lost events is not known at all, with a blank before it; nothing where it is.
+pub(crate) fn why_unknown(lost: u64, at_least: bool, format: u32) -> &'static str {
+    match (lost, at_least) {
+        (0, true) if format < 4 => " (this version of the format does not count them)",
+        (0, true) => " (only the end of the stream would tell)",
+        _ => "",
     }
 }
 
