@@ -168,6 +168,7 @@ impl Drain<'_> {
             // What follows is policy, and would double the work of the models.
             return round;
         }
+        ring.room.end_round();
         round.idle = !(scan.in_flight || untold || indebted || self.anything_open(list));
         if ring.arena.free_weight() < ring.arena.total_weight() / 4 {
             self.take_back_idle();

@@ -11,6 +11,11 @@
 //! is not made faster by a full pool, but reading from memory what could have been read from the cache
 //! costs it a fifth of its time.
 //!
+//! Writers that lose events are on the same rein, but not at once: the pool is there to take a burst. Only
+//! when it has been filled, and what comes behind the drain begins to grow too (`Ring::rein_in`), is it
+//! a flood, of which a part is lost whatever is done, and more of it if all that is read is cold. The
+//! rein is loose again when two rounds have passed without such a loss.
+//!
 //! A session that drops events and whose output is full is *held* too: an event that only such
 //! sessions want is lost where it is written, as soon as it would take a block, instead of being
 //! written, read and only then thrown away. So a stalled reader costs its writers a failed look, and
@@ -35,6 +40,9 @@ use crate::sync::{
     AtomicU32, AtomicU64, Ordering, Sleepers, const_unless_loom, full_fence, negative, now,
 };
 
+/// So many rounds after the last loss for want of blocks it is a flood: one may have begun before it.
+const SCARCE_ROUNDS: u32 = 2;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Room {
@@ -48,6 +56,10 @@ pub(crate) struct Room {
     waiters: AtomicU32,
     /// When somebody last began to wait.
     last_wait: AtomicU64,
+    /// For how many rounds of the drain more events count as lost in a flood. (A hint, without order.)
+    scarce: AtomicU32,
+    /// 1: writers that lose events in a flood are on a short rein. (A hint too.)
+    reined: AtomicU32,
     sleepers: Sleepers,
 }
 
@@ -61,6 +73,8 @@ impl Room {
                 generation: AtomicU32::new(0),
                 waiters: AtomicU32::new(0),
                 last_wait: AtomicU64::new(0),
+                scarce: AtomicU32::new(0),
+                reined: AtomicU32::new(0),
                 sleepers: Sleepers::new(),
             }
         }
@@ -81,6 +95,41 @@ impl Room {
         let held = self.held.load(Ordering::Relaxed);
         // Nearly always zero.
         held != 0 && sessions & !(held & !self.blocking.load(Ordering::Relaxed)) == 0
+    }
+
+    /// Whether nobody has said since the last round that there is no block for an event.
+    #[inline(always)]
+    pub(crate) fn lacks_a_note(&self) -> bool {
+        !cfg!(loom) && self.scarce.load(Ordering::Relaxed) != SCARCE_ROUNDS
+    }
+
+    /// There is no block for an event.
+    pub(crate) fn note_scarcity(&self) {
+        self.scarce.store(SCARCE_ROUNDS, Ordering::Relaxed);
+    }
+
+    /// Whether events were lost for want of blocks, just now.
+    #[inline(always)]
+    pub(crate) fn is_scarce(&self) -> bool {
+        !cfg!(loom) && self.scarce.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether writers are on a short rein.
+    #[inline(always)]
+    pub(crate) fn is_reined(&self) -> bool {
+        !cfg!(loom) && self.reined.load(Ordering::Relaxed) != 0
+    }
+
+    /// A round of the drain is over.
+    pub(crate) fn end_round(&self) {
+        let left = self.scarce.load(Ordering::Relaxed);
+        if cfg!(loom) || left == 0 {
+            return;
+        }
+        self.scarce.store(left - 1, Ordering::Relaxed);
+        if left == 1 {
+            self.reined.store(0, Ordering::Relaxed);
+        }
     }
 
     /// Whether anybody has begun to wait within so many ticks before `now`.
@@ -171,6 +220,20 @@ impl Ring {
         }
     }
 
+    /// Whether events were lost for want of blocks since the round before this one: the drain is slower
+    /// than writers that do not wait.
+    pub fn is_flooded(&self) -> bool {
+        self.room.is_scarce()
+    }
+
+    /// Until the flood is over, writers lose events rather than have more wait for the drain than a
+    /// processor's cache holds.
+    pub fn rein_in(&self) {
+        if !self.room.is_reined() {
+            self.room.reined.store(1, Ordering::Relaxed);
+        }
+    }
+
     /// Whether writers have had to wait in the last tenth of a second: more is written than drained and
     /// read.
     pub fn is_overloaded(&self) -> bool {
@@ -224,6 +287,15 @@ impl Ring {
     #[cold]
     #[inline(never)]
     pub(crate) fn wait_for_room(&self, slot: &Slot, event: &EventKey, before: Wait) -> Wait {
+        let sessions = event.mask.load(Ordering::Relaxed);
+        let must_not = slot.level.get() != 0 || slot.no_wait.get() != 0;
+        if before == Wait::NONE && (must_not || !self.room.is_blocking(sessions)) {
+            // It is lost if it finds no room again. The drain is woken here and not where that was
+            // found out: it may take the processor of the one who wakes it, and would wait for a
+            // thread in the middle of an event.
+            self.wake.set();
+            return before;
+        }
         match before.generation() {
             None if self.may_wait(slot) => {
                 slot.waits.set(1);
@@ -235,7 +307,7 @@ impl Ring {
                 Wait::FORBIDDEN
             }
             Some(generation) => {
-                if !self.room.is_held(event.mask.load(Ordering::Relaxed)) {
+                if !self.room.is_held(sessions) {
                     // The drain can make room, so it should now.
                     self.wake.set();
                 }

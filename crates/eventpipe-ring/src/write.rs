@@ -242,11 +242,21 @@ impl Ring {
         (block, ticks)
     }
 
-    /// Whether it is certain that an event without an open block gets none.
+    /// Whether an event without an open block gets none.
     #[cold]
     #[inline(never)]
     fn has_no_block(&self, slot: &Slot, sessions: u64) -> bool {
-        self.arena.is_exhausted() || self.is_refused(slot, sessions)
+        self.arena.is_exhausted()
+            || self.is_refused(slot, sessions)
+            || self.is_reined(slot, sessions)
+    }
+
+    /// Whether writers are on a short rein, and enough waits for the drain.
+    fn is_reined(&self, slot: &Slot, sessions: u64) -> bool {
+        self.room.is_reined()
+            && self.arena.has_enough_full()
+            && slot.had_block.get() != 0
+            && !self.room.is_blocking(sessions)
     }
 
     /// Whether an event is lost although there are blocks: nobody who wants it has room for it.
@@ -290,7 +300,7 @@ impl Ring {
                 || arena.is_nearly_empty()
                 || self.room.was_wanted(busy_ticks, ticks) && arena.has_enough_full()
         } else {
-            self.is_refused(slot, sessions)
+            self.is_refused(slot, sessions) || self.is_reined(slot, sessions)
         };
         let free = (!refused).then(|| arena.take_free(need as usize, busy));
         let Some(block) = free.flatten() else {
@@ -347,12 +357,20 @@ impl Ring {
         lane.switching.store(0, Ordering::Release);
     }
 
-    /// For an event without room: `false` if it is one that waits.
+    /// For an event without room: `false` if it is one that waits, or one before which the drain is
+    /// to be woken.
     #[cold]
     #[inline(never)]
     fn lose_unless_it_waits(&self, slot: &Slot, sessions: u64) -> bool {
         if self.waits(slot, sessions) {
             self.wake.if_idle();
+            return false;
+        }
+        if self.room.lacks_a_note()
+            && !self.room.is_blocking(sessions)
+            && !self.is_refused(slot, sessions)
+        {
+            self.room.note_scarcity();
             return false;
         }
         self.lose(slot, sessions, LossReason::BufferFull);

@@ -32,6 +32,9 @@ const POINT_INTERVAL_NS: u64 = 30_000_000;
 /// And after so many bytes, because readers keep what stands between two points.
 const POINT_BYTES: u64 = 10 << 20;
 
+/// So long at most a block waits for more events in a flood.
+const GATHER_NS: u64 = 5_000_000;
+
 /// What an event takes beside its payload, at most, for the question whether there is room.
 const EVENT_OVERHEAD: usize = 256;
 
@@ -76,6 +79,9 @@ pub(crate) struct SessionEncoder {
     /// Time of the newest event or point in the stream: nothing after the last point may be older than it.
     newest_ns: u64,
     point_ns: u64,
+    flushed_ns: u64,
+    /// Events delivered up to the last boundary.
+    seen: u64,
     bytes_since_point: u64,
     /// Bytes for which there was room in the queue at the last look; the sender makes room meanwhile, nobody else takes any.
     budget: usize,
@@ -147,6 +153,8 @@ impl SessionEncoder {
             changed: Vec::new(),
             newest_ns: start,
             point_ns: start,
+            flushed_ns: start,
+            seen: 0,
             bytes_since_point: 0,
             budget: 0,
             delivered: 0,
@@ -319,9 +327,11 @@ impl SessionEncoder {
         let possible = time_ns >= self.newest_ns && !self.session.queue.has_backlog();
         if self.has_pending() && due && possible {
             self.sequence_point(time_ns, false);
-        } else {
+        } else if !self.may_gather(time_ns) {
             self.writer.flush();
+            self.flushed_ns = time_ns;
         }
+        self.seen = self.delivered;
         self.hand_over();
         let holds = self.stall.holds(self.delivered, time_ns);
         if holds && !self.blocking && self.held.is_none() {
@@ -335,6 +345,14 @@ impl SessionEncoder {
             RING.lift(self.bit);
         }
         self.publish_counts();
+    }
+
+    /// Whether a block that is not full may wait for more: in a flood, where rounds are short and follow each other. A round that brought nothing
+    /// may be the last one for long.
+    fn may_gather(&self, time_ns: u64) -> bool {
+        RING.is_flooded()
+            && self.delivered != self.seen
+            && time_ns.saturating_sub(self.flushed_ns) < GATHER_NS
     }
 
     /// Whether events or losses wait for a sequence point that there is room for.
@@ -518,7 +536,11 @@ impl SessionEncoder {
         self.session.queue.push(output);
         // Time for another look at what the sender has done.
         self.budget = 0;
-        if self.blocking && self.held.is_none() {
+        if !self.blocking {
+            if RING.is_flooded() && self.session.queue.grows() {
+                RING.rein_in();
+            }
+        } else if self.held.is_none() {
             self.held = self.session.queue.held_until();
             if self.held.is_some() {
                 RING.hold(self.bit);

@@ -160,12 +160,14 @@ impl Queue {
     /// events that go there, and would only make the queue longer.
     pub(crate) fn held_until(&self) -> Option<usize> {
         let used = self.used.load(Ordering::Relaxed);
-        let grows = || {
-            used > GROWN_BYTES
-                && self.chunks.as_ref().is_some_and(|c| c.spare() == 0)
-                && ENGINE.ring.is_overloaded()
-        };
-        (used > self.backlog_limit || grows()).then(|| used - (used / 4).min(RESUME_BYTES))
+        (used > self.backlog_limit || self.grows() && ENGINE.ring.is_overloaded())
+            .then(|| used - (used / 4).min(RESUME_BYTES))
+    }
+
+    /// Whether a good deal waits, and the next piece takes fresh memory.
+    pub(crate) fn grows(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > GROWN_BYTES
+            && self.chunks.as_ref().is_some_and(|c| c.spare() == 0)
     }
 
     /// For a session that drops events: down to what a queue without room must be sent before writers need no longer lose the events
