@@ -171,7 +171,7 @@ pub(crate) struct Collect {
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<Duration>,
 
-    /// Stop when an event of this provider comes ('*' at the end matches any rest).
+    /// Stop when an event of this provider comes ('*' stands for any characters, '?' for one).
     #[arg(
         long = "stopping-event-provider-name",
         value_name = "NAME",
@@ -179,7 +179,7 @@ pub(crate) struct Collect {
     )]
     pub(crate) stopping_provider: Option<String>,
 
-    /// Stop when an event of this name comes, such as GC/Start ('*' at the end matches any rest).
+    /// Stop when an event of this name comes, such as GC/Start (with '*' and '?' as above).
     #[arg(
         long = "stopping-event-event-name",
         value_name = "NAME",
@@ -524,11 +524,11 @@ pub(crate) struct Events {
     #[arg(long)]
     pub(crate) stacks: bool,
 
-    /// Only this provider (may be given several times; '*' at the end matches any rest).
+    /// Only this provider (may be given several times; '*' stands for any characters, '?' for one).
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Vec<String>,
 
-    /// Only events of this name or id (may be given several times; '*' at the end matches any rest).
+    /// Only events of this name or id (may be given several times; with '*' and '?' as above).
     #[arg(long, value_name = "NAME|ID")]
     pub(crate) event: Vec<String>,
 
@@ -608,7 +608,7 @@ pub(crate) struct Rewrite {
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub(crate) to: TargetFormat,
 
-    /// Keep only this provider (may be given several times).
+    /// Keep only this provider (may be given several times; '*' stands for any characters, '?' for one).
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Vec<String>,
 

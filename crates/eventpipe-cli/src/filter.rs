@@ -1,10 +1,12 @@
 //! Which events `eventpipe events` prints.
 
+use crate::absent;
 use crate::cli::Events;
 use crate::human::Moment;
+use nettrace::pattern::matches;
 use nettrace::payload::{Fields, Value};
 use nettrace::runtime_events::TypeNames;
-use nettrace::{Event, TraceInfo};
+use nettrace::{Event, Metadata, TraceInfo};
 use nettrace_analysis::events::append_json_value;
 
 /// The conditions of a command line, all of which must hold.
@@ -16,6 +18,9 @@ pub(crate) struct Filter<'a> {
     to: Option<i128>,
     info: TraceInfo,
     types: TypeNames,
+    /// Which of the names that were asked for some event has.
+    found_providers: Vec<bool>,
+    found_events: Vec<bool>,
     /// The value at hand, as JSON.
     text: Vec<u8>,
 }
@@ -30,8 +35,23 @@ impl<'a> Filter<'a> {
             to: arguments.to.map(nanoseconds),
             info: info.clone(),
             types: TypeNames::default(),
+            found_providers: vec![false; arguments.provider.len()],
+            found_events: vec![false; arguments.event.len()],
             text: Vec::new(),
         }
+    }
+
+    /// Says which names that were asked for stand for nothing that the trace describes.
+    pub(crate) fn tell_of_absent(&self, file: &str, described: &[Metadata]) {
+        let not_seen = |asked: &[String], found: &[bool]| -> Vec<String> {
+            let pairs = asked.iter().zip(found);
+            let absent = pairs.filter(|(_, is_found)| !**is_found);
+            absent.map(|(name, _)| name.clone()).collect()
+        };
+        let providers = not_seen(&self.arguments.provider, &self.found_providers);
+        absent::tell_of_providers(file, &providers, described);
+        let events = not_seen(&self.arguments.event, &self.found_events);
+        absent::tell_of_events(file, &events, described, self.info.pointer_size);
     }
 
     /// Whether an event passes. Every event has to be shown to the filter, in order.
@@ -42,7 +62,10 @@ impl<'a> Filter<'a> {
         if !wanted.thread.is_empty() && !wanted.thread.contains(&event.thread_id()) {
             return false;
         }
-        if !matches_any(&wanted.provider, &metadata.provider) {
+        let (provider, found) = (&metadata.provider, &mut self.found_providers);
+        if !one_matches(&wanted.provider, found, |pattern| {
+            matches(pattern, provider)
+        }) {
             return false;
         }
         let time = i128::from(self.info.nanoseconds(event.timestamp()));
@@ -55,12 +78,12 @@ impl<'a> Filter<'a> {
         let schema = event.schema();
         if !wanted.event.is_empty() {
             let id = metadata.event_id.to_string();
-            let named = |pattern: &String| {
-                *pattern == id
+            let named = |pattern: &str| {
+                pattern == id
                     || matches(pattern, schema.event_name())
                     || matches(pattern, &metadata.name)
             };
-            if !wanted.event.iter().any(named) {
+            if !one_matches(&wanted.event, &mut self.found_events, named) {
                 return false;
             }
         }
@@ -119,32 +142,18 @@ fn value_is(value: Value<'_>, expected: &str, text: &mut Vec<u8>) -> bool {
     text.as_slice() == expected.as_bytes()
 }
 
-fn matches_any(patterns: &[String], name: &str) -> bool {
-    patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name))
-}
-
-/// Names are compared without regard to case; `*` at the end of a pattern stands for any rest.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(beginning) => name
-            .get(..beginning.len())
-            .is_some_and(|start| start.eq_ignore_ascii_case(beginning)),
-        None => name.eq_ignore_ascii_case(pattern),
+/// Whether one of the patterns, if there are any, stands for a name; notes which do.
+fn one_matches(patterns: &[String], found: &mut [bool], is_it: impl Fn(&str) -> bool) -> bool {
+    let first = patterns.iter().position(|pattern| is_it(pattern));
+    if let Some(found) = first.and_then(|first| found.get_mut(first)) {
+        *found = true;
     }
+    patterns.is_empty() || first.is_some()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn patterns_match_without_case_and_with_a_star_at_the_end() {
-        assert!(matches("gc/start", "GC/Start"));
-        assert!(matches("Microsoft-*", "microsoft-Windows"));
-        assert!(matches("*", ""));
-        assert!(!matches("GC", "GC/Start"));
-        assert!(!matches("äö*", "a"));
-    }
 
     #[test]
     fn values_are_compared_as_they_are_shown() {

@@ -5,6 +5,7 @@
 //! cause, and ends in one of the numbers of [`exit_code`].
 #![forbid(unsafe_code)]
 
+mod absent;
 mod attach;
 mod child;
 mod cli;

@@ -11,6 +11,7 @@
 
 use crate::filter;
 use crate::terminal::note;
+use nettrace::pattern;
 use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
 use nettrace::{Error, ErrorKind, Event, FormatVersion, Reader};
@@ -86,13 +87,13 @@ pub(crate) struct StopWhen {
 impl StopWhen {
     /// Looks at an event.
     pub(crate) fn see(&mut self, event: &Event<'_>) {
-        if self.stop.is_none() || !filter::matches(&self.provider, &event.metadata().provider) {
+        if self.stop.is_none() || !pattern::matches(&self.provider, &event.metadata().provider) {
             return;
         }
         let schema = event.schema();
         let is_named = self.event.as_ref().is_none_or(|name| {
-            filter::matches(name, schema.event_name())
-                || filter::matches(name, &event.metadata().name)
+            pattern::matches(name, schema.event_name())
+                || pattern::matches(name, &event.metadata().name)
         });
         if !is_named || !self.has_fields(event) {
             return;

@@ -11,7 +11,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
-use support::{Scratch, answer, run, tool};
+use support::{Scratch, Target, answer, collecting, finish, run, tool};
 
 fn info() -> TraceInfo {
     TraceInfo {
@@ -410,4 +410,64 @@ fn the_same_after_rewriting_in_the_other_format() {
         out.contains("2 event, 1 metadata, 1 stack, 1 sequence point\n"),
         "{out}"
     );
+}
+
+/// The same words choose the same events of a file, whether they are printed or written anew.
+#[test]
+fn names_and_patterns_mean_the_same_in_each_command() {
+    let scratch = Scratch::new("patterns");
+    let trace = scratch.file("a.nettrace");
+    let target = Target::at_work();
+    let (code, _, error) = finish(collecting(target.pid(), &trace, &["--duration", "300ms"]));
+    assert_eq!(code, 0, "{error}");
+    let trace = trace.to_str().unwrap();
+    let kept = scratch.file("kept.nettrace");
+    let kept = kept.to_str().unwrap();
+    for (pattern, hint) in [
+        ("Demo-Requests", ""),
+        ("demo-requests", ""),
+        ("demo-*", ""),
+        ("*REQ*", ""),
+        ("Demo-Request?", ""),
+        (
+            "Demo-Request",
+            "no provider is called 'Demo-Request'; there is Demo-Requests",
+        ),
+        (
+            "Nothing",
+            "no provider is called 'Nothing'; there are Demo-",
+        ),
+    ] {
+        let words = ["events", trace, "--json", "--provider", pattern];
+        let (code, out, said) = run(&words);
+        assert_eq!(code, 0, "{pattern}: {said}");
+        assert!(said.contains(hint), "{pattern}: {said}");
+        assert_eq!(out.is_empty(), !hint.is_empty(), "{pattern}");
+        let (code, _, said) = run(&[
+            "rewrite",
+            trace,
+            "--to",
+            "v6",
+            "--force",
+            "-o",
+            kept,
+            "--provider",
+            pattern,
+        ]);
+        assert_eq!(code, 0, "{pattern}: {said}");
+        assert!(said.contains(hint), "{pattern}: {said}");
+        assert_eq!(said.contains("no provider"), !hint.is_empty(), "{said}");
+        let events = support::report(std::path::Path::new(kept)).1["total_events"].as_u64();
+        assert_eq!(events, Some(out.lines().count() as u64), "{pattern}");
+    }
+    let (_, out, said) = run(&["events", trace, "--event", "Steps", "--event", "request*"]);
+    assert!(!out.is_empty());
+    assert!(
+        said.contains("no event is called 'Steps'; there is Step"),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    let (_, _, said) = run(&["events", trace, "--event", "4711", "--event", "3"]);
+    assert!(said.contains("no event is called '4711'"), "{said}");
+    assert_eq!(said.lines().count(), 1, "{said}");
 }

@@ -79,6 +79,7 @@ mod info;
 mod label;
 mod metadata;
 pub mod names;
+pub mod pattern;
 pub mod payload;
 #[cfg(feature = "std")]
 mod read;

@@ -8,40 +8,41 @@ use crate::table::printable;
 use crate::terminal::{self, Out};
 use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
-use nettrace::{Event, ReaderOptions, TraceInfo};
+use nettrace::{Event, Reader, ReaderOptions, TraceInfo};
 use nettrace_analysis::events::{CsvRows, JsonLines, Options, append_json_value};
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Read, Write as _};
 
 /// Prints the events and gives the exit code.
 pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
     let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
     let info = reader.info().clone();
     let mut printer = Printer::new(arguments, &info)?;
+    let name = input::name_of(&arguments.file);
     let damage = match arguments.order {
-        Order::File => loop {
-            match reader.next_event() {
-                Ok(Some(event)) => printer.event(&event)?,
-                Ok(None) => break None,
-                Err(error) => break Some(error),
-            }
-        },
+        Order::File => {
+            let damage = loop {
+                match reader.next_event() {
+                    Ok(Some(event)) => printer.event(&event)?,
+                    Ok(None) => break None,
+                    Err(error) => break Some(error),
+                }
+            };
+            printer.finish(&name, &reader)?;
+            damage
+        }
         Order::Dispatch => {
             let mut ordered = reader.dispatch_order();
-            loop {
+            let damage = loop {
                 match ordered.next_event() {
                     Ok(Some(event)) => printer.event(&event)?,
                     Ok(None) => break None,
                     Err(error) => break Some(error),
                 }
-            }
+            };
+            printer.finish(&name, ordered.reader())?;
+            damage
         }
     };
-    printer.out.flush()?;
-    if let (0, seen @ 1..) = (printer.printed, printer.seen) {
-        let name = input::name_of(&arguments.file);
-        let seen = human::number_of(seen, "event");
-        terminal::note(format_args!("{name}: none of {seen} is as asked"));
-    }
     Ok(input::conclude(&arguments.file, damage))
 }
 
@@ -119,6 +120,17 @@ impl<'a> Printer<'a> {
         if self.at_once {
             self.out.flush()?;
         }
+        Ok(())
+    }
+
+    /// Writes out what is left, and says what was asked for and is not there.
+    fn finish<R: Read>(&mut self, name: &str, reader: &Reader<R>) -> io::Result<()> {
+        self.out.flush()?;
+        if let (0, seen @ 1..) = (self.printed, self.seen) {
+            let seen = human::number_of(seen, "event");
+            terminal::note(format_args!("{name}: none of {seen} is as asked"));
+        }
+        self.filter.tell_of_absent(name, reader.all_metadata());
         Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! `eventpipe rewrite` and `eventpipe repair`: a trace written anew, in another format or without
 //! its damage.
 
+use crate::absent;
 use crate::cli::{Repair, Rewrite, TargetFormat};
 use crate::exit_code::{ExitCode, Failure};
 use crate::human::{self, Moment};
@@ -27,6 +28,11 @@ pub(crate) fn rewrite_to(arguments: &Rewrite) -> anyhow::Result<u8> {
     options.filter.to = arguments.until.map(|moment| ticks(moment, reader.info()));
     let (report, damage) = run(&mut reader, &options, &output, arguments.force)?;
     summarize(&output, &report);
+    // Version 6 can forget descriptions; what was kept had some.
+    if reader.info().format != FormatVersion::V6 || report.events == 0 {
+        let name = input::name_of(&arguments.file);
+        absent::tell_of_providers(&name, &arguments.provider, reader.all_metadata());
+    }
     Ok(input::conclude(&arguments.file, damage))
 }
 

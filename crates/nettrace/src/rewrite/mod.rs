@@ -21,6 +21,7 @@ use std::vec::Vec;
 use crate::{
     Error, Event, EventRecord, FORGET_METADATA, FORGET_THREADS, FormatVersion, Guid, Item, Label,
     Reader, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, Unrepresentable, WriteError, WriteFormat,
+    pattern,
 };
 use descriptions::Descriptions;
 pub use join::join;
@@ -58,7 +59,7 @@ pub struct Filter {
     pub from: Option<i64>,
     /// Time stamps up to this one, inclusive.
     pub to: Option<i64>,
-    /// Providers by name; empty for all.
+    /// Providers by name or [pattern](crate::pattern::matches); empty for all.
     pub providers: Vec<String>,
     /// Threads by the operating system's number; empty for all.
     pub threads: Vec<u64>,
@@ -73,9 +74,13 @@ impl Filter {
         self.from.is_none_or(|from| timestamp >= from) && self.to.is_none_or(|to| timestamp <= to)
     }
 
+    fn has_provider(&self, name: &str) -> bool {
+        let is_it = |wanted: &String| pattern::matches(wanted, name);
+        self.providers.is_empty() || self.providers.iter().any(is_it)
+    }
+
     fn has_event(&self, event: &Event<'_>) -> bool {
-        let provider = &event.metadata().provider;
-        (self.providers.is_empty() || self.providers.contains(provider))
+        self.has_provider(&event.metadata().provider)
             && (self.threads.is_empty() || self.threads.contains(&event.thread_id()))
     }
 }
@@ -319,7 +324,7 @@ impl Rewriter {
         };
         let filter = &self.filter;
         let is_wanted = filter.has_time(timestamp)
-            && (filter.providers.is_empty() || filter.providers.contains(&held.metadata.provider))
+            && filter.has_provider(&held.metadata.provider)
             && (filter.threads.is_empty() || filter.threads.contains(&held.thread_id));
         if !is_wanted {
             self.report.events_filtered = self.report.events_filtered.wrapping_add(1);
