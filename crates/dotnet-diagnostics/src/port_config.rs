@@ -110,6 +110,13 @@ impl ToolPort {
             Some(_) => return Err(ToolPortError::UnknownTag),
         };
         let path = path.trim();
+        let says_mode = |tag: &str| {
+            let tag = tag.trim();
+            tag.eq_ignore_ascii_case("listen") || tag.eq_ignore_ascii_case("connect")
+        };
+        if path.rsplit_once(',').is_some_and(|(_, tag)| says_mode(tag)) {
+            return Err(ToolPortError::UnknownTag);
+        }
         if path.starts_with("namedpipe:") {
             return Err(ToolPortError::UnsupportedScheme);
         }
@@ -185,6 +192,7 @@ mod tests {
         );
         assert_eq!(parsed(",connect"), Err(ToolPortError::NoPath));
         assert_eq!(parsed("/a,suspend"), Err(ToolPortError::UnknownTag));
+        assert_eq!(parsed("/a,connect,listen"), Err(ToolPortError::UnknownTag));
         assert_eq!(parsed("namedpipe:a"), Err(ToolPortError::UnsupportedScheme));
     }
 }

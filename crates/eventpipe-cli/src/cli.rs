@@ -375,12 +375,19 @@ pub(crate) struct SetEnv {
     pub(crate) target: Target,
 
     /// Remove this variable (may be given several times).
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = parse_variable)]
     pub(crate) unset: Vec<String>,
 
     /// What to set; the first '=' splits.
     #[arg(value_name = "NAME=VALUE", value_parser = parse_assignment)]
     pub(crate) assignments: Vec<(String, String)>,
+}
+
+fn parse_variable(text: &str) -> Result<String, String> {
+    if text.is_empty() || text.contains('=') {
+        return Err(format!("'{text}' is not the name of a variable"));
+    }
+    Ok(text.to_owned())
 }
 
 fn parse_assignment(text: &str) -> Result<(String, String), String> {
@@ -533,7 +540,7 @@ pub(crate) struct Events {
     pub(crate) event: Vec<String>,
 
     /// Only events of this thread id (may be given several times).
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse_thread)]
     pub(crate) thread: Vec<u64>,
 
     /// Only events whose payload field has this value (several must all hold).
@@ -567,6 +574,13 @@ fn parse_condition(text: &str) -> Result<(String, String), String> {
         Some((field, value)) if !field.is_empty() => Ok((field.into(), value.into())),
         _ => Err(format!("'{text}' is not of the form FIELD=VALUE")),
     }
+}
+
+fn parse_thread(text: &str) -> Result<u64, String> {
+    let parsed = text.parse();
+    parsed.map_err(|_| {
+        format!("'{text}' is not the number of a thread (`eventpipe report stat` lists them)")
+    })
 }
 
 /// `eventpipe info`
@@ -613,7 +627,7 @@ pub(crate) struct Rewrite {
     pub(crate) provider: Vec<String>,
 
     /// Keep only events of this thread id (may be given several times).
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = parse_thread)]
     pub(crate) thread: Vec<u64>,
 
     /// Keep only events from here on: time since the start (1.5s) or a date and time (RFC 3339).

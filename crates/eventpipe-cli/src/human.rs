@@ -78,6 +78,16 @@ impl Moment {
     }
 }
 
+/// Whether there is no time between two moments of one trace.
+pub(crate) fn is_backwards(from: Option<Moment>, to: Option<Moment>) -> bool {
+    match (from, to) {
+        (Some(Moment::SinceStart(from)), Some(Moment::SinceStart(to))) => from > to,
+        (Some(Moment::At(from)), Some(Moment::At(to))) => from > to,
+        // Only the trace can tell.
+        _ => false,
+    }
+}
+
 /// Reads a point in time: a duration since the start of the trace (`1.5s`, `2m`), or a date and
 /// time with offset or `Z` (`2026-01-31T12:00:00Z`).
 pub(crate) fn parse_moment(text: &str) -> Result<Moment, String> {

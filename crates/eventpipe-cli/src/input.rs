@@ -62,9 +62,6 @@ pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader
         if metadata.is_dir() {
             return Err(fail("is a directory, not a trace").into());
         }
-        if metadata.is_file() && metadata.len() == 0 {
-            return Err(fail("is empty").into());
-        }
         Source::File(MappedFile::new(file))
     };
     let options = ReaderOptions {

@@ -4,8 +4,10 @@
 //! at any length and must survive the death of the tool.
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::signals;
 use crate::table::is_control;
 use anyhow::Context as _;
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -133,16 +135,32 @@ pub(crate) fn check(path: &Path, force: bool) -> Result<(), Failure> {
         return refuse_terminal();
     }
     check_free(path, force)?;
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() && !parent.is_dir() => {
-            Err(cannot_write(path, io::ErrorKind::NotFound.into()))
+    if directory_of(path).is_dir() {
+        Ok(())
+    } else {
+        Err(cannot_write(path, io::ErrorKind::NotFound.into()))
+    }
+}
+
+/// Whether several files can be made whose names come from this path. A directory has no such name, and beside a device
+/// nobody wants them.
+pub(crate) fn check_beside(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(not_a_file(path)),
+        Ok(found) if !found.is_file() => {
+            let text = format!(
+                "cannot write {}: it is a device or a pipe, and several files are to be made",
+                path.display()
+            );
+            Err(Failure::new(ExitCode::Output, text))
         }
+        _ if path.file_name().is_none() => Err(not_a_file(path)),
         _ => Ok(()),
     }
 }
 
 /// A file that is written under a temporary name beside its final one and renamed when complete;
-/// or standard output for `-`. Dropped unfinished, it leaves nothing behind.
+/// or standard output for `-`. Dropped unfinished, or ended by a signal, it leaves nothing behind.
 #[derive(Debug)]
 pub(crate) struct WholeFile {
     writer: Option<BufWriter<Box<dyn WriteDebug>>>,
@@ -172,6 +190,12 @@ impl WholeFile {
         temporary_name.push(name);
         temporary_name.push(format!(".{}.part", std::process::id()));
         let temporary = path.with_file_name(temporary_name);
+        let unfinished = temporary.clone();
+        // Before there is a file. Without handlers a signal leaves the file, as SIGKILL does.
+        let _ = signals::forward(move |signal| {
+            let _ = std::fs::remove_file(&unfinished);
+            signals::end_by(signal);
+        });
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -231,8 +255,41 @@ impl Drop for WholeFile {
 
 /// An output error that names the file.
 pub(crate) fn cannot_write(path: &Path, error: io::Error) -> Failure {
-    let text = format!("cannot write {}: {}", path.display(), cause(&error));
+    let text = format!(
+        "cannot write {}: {}",
+        path.display(),
+        cause_at(path, &error)
+    );
     Failure::new(ExitCode::Output, text)
+}
+
+/// The same, where the path can be looked at: the system says "no such file" of a directory that takes none, too.
+fn cause_at(path: &Path, error: &io::Error) -> String {
+    let is_path = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    );
+    if !is_path {
+        return cause(error);
+    }
+    let parent = directory_of(path);
+    match std::fs::metadata(parent) {
+        Ok(found) if found.is_dir() => {
+            format!("no file can be made in {}", parent.display())
+        }
+        Ok(_) => format!("{} is no directory", parent.display()),
+        Err(_) => cause(&io::ErrorKind::NotFound.into()),
+    }
+}
+
+/// Where a file would lie.
+fn directory_of(path: &Path) -> &Path {
+    let parent = path.parent().unwrap_or(Path::new("/"));
+    if parent.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        parent
+    }
 }
 
 /// Why a file could not be written, with the remedy where the system's words have none.
@@ -249,8 +306,19 @@ pub(crate) fn sibling(input: &Path, infix: &str) -> PathBuf {
     if input.as_os_str() == "-" {
         return PathBuf::from(format!("trace.{infix}.nettrace"));
     }
-    let stem = input.file_stem().unwrap_or_default().to_string_lossy();
-    input.with_file_name(format!("{stem}.{infix}.nettrace"))
+    with_infix(input, infix, Some("nettrace".as_ref()))
+}
+
+/// A path with something in front of its extension, or of the one given; names that are not UTF-8 stay what they are.
+pub(crate) fn with_infix(path: &Path, infix: &str, extension: Option<&OsStr>) -> PathBuf {
+    let mut name = path.file_stem().unwrap_or_default().to_owned();
+    name.push(format!(".{infix}."));
+    name.push(
+        extension
+            .or(path.extension())
+            .unwrap_or("nettrace".as_ref()),
+    );
+    path.with_file_name(name)
 }
 
 fn check_free(path: &Path, force: bool) -> Result<(), Failure> {
@@ -314,6 +382,17 @@ mod tests {
         assert_eq!(
             sibling(Path::new("a/b.nettrace"), "v6"),
             Path::new("a/b.v6.nettrace")
+        );
+        use std::os::unix::ffi::OsStrExt as _;
+        let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+        assert_eq!(
+            sibling(path(b"\xff.x"), "v6"),
+            path(b"\xff.v6.nettrace"),
+            "as it is, not as it is shown"
+        );
+        assert_eq!(
+            with_infix(Path::new("a/b.x"), "7", None),
+            Path::new("a/b.7.x")
         );
     }
 }

@@ -5,7 +5,7 @@
 //! has its own header and descriptions, and no event is missing between neighbours.
 
 use crate::exit_code::Failure;
-use crate::output::{cannot_write, check};
+use crate::output::{cannot_write, check, check_beside, with_infix};
 use crate::recording::{
     self, Outcome, Progress, RolledFiles, StopWhen, StreamEnd, UPDATE_EVERY, empty, end_of, publish,
 };
@@ -56,6 +56,7 @@ impl Rolling {
             written: 0,
             at: PathBuf::new(),
         };
+        check_beside(path)?;
         let first = rolling.numbered(1);
         check(&first, force)?;
         rolling
@@ -65,15 +66,7 @@ impl Rolling {
     }
 
     fn numbered(&self, number: u64) -> PathBuf {
-        let stem = self.path.file_stem().unwrap_or_default().to_string_lossy();
-        let extension = self
-            .path
-            .extension()
-            .map_or("nettrace".into(), |extension| {
-                extension.to_string_lossy().into_owned()
-            });
-        self.path
-            .with_file_name(format!("{stem}.{number:04}.{extension}"))
+        with_infix(&self.path, &format!("{number:04}"), None)
     }
 
     fn begin(&mut self) -> io::Result<()> {

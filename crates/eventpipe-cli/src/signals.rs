@@ -25,3 +25,8 @@ pub(crate) fn forward(mut on_signal: impl FnMut(i32) + Send + 'static) -> io::Re
         })?;
     Ok(())
 }
+
+/// Ends the tool as the signal does that nobody handles.
+pub(crate) fn end_by(signal: i32) {
+    let _ = signal_hook::low_level::emulate_default_handler(signal);
+}

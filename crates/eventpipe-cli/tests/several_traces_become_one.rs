@@ -5,7 +5,10 @@ mod support;
 
 use rustix::process::Signal;
 use serde_json::Value;
+use std::io::Write as _;
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use support::{Scratch, Target, collecting, finish, report, run};
 
 fn join(files: &[PathBuf], more: &[&str]) -> (i32, String, String) {
@@ -145,4 +148,35 @@ fn or_not_with_the_reason() {
     );
     let events = |path: &Path| report(path).1["total_events"].as_u64().unwrap();
     assert_eq!(events(Path::new(&out)), events(&cut) + events(&good));
+}
+
+/// A trace that is still being read when the tool is told to end: there is no half of a file, under any name.
+#[test]
+fn nothing_is_left_by_a_signal() {
+    let scratch = Scratch::new("join-signal");
+    let target = Target::at_work();
+    let trace = scratch.file("a.nettrace");
+    let (code, _, error) = finish(collecting(target.pid(), &trace, &["--duration", "200ms"]));
+    assert_eq!(code, 0, "{error}");
+    let bytes = std::fs::read(&trace).unwrap();
+    std::fs::remove_file(&trace).unwrap();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut joining = support::tool()
+            .args(["join", "-", "-o"])
+            .arg(scratch.file("b.nettrace"))
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut input = joining.stdin.take().unwrap();
+        // Not to its end.
+        input.write_all(&bytes[..bytes.len() - 4]).unwrap();
+        while traces(scratch.path()).is_empty() {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            assert!(joining.try_wait().unwrap().is_none(), "it waits for more");
+        }
+        support::send(joining.id(), signal);
+        let status = joining.wait().unwrap();
+        assert_eq!(status.signal(), Some(signal.as_raw()));
+        assert_eq!(traces(scratch.path()), [] as [PathBuf; 0]);
+    }
 }

@@ -58,6 +58,8 @@ fn a_file_that_is_no_trace_is_named_with_its_fault() {
             &["missing.nettrace", "no such file"],
         );
         with(directory, &["is a directory"]);
+        // Files of the kernel say that they have no bytes.
+        with("/proc/version", &["not a trace"]);
     }
     refused(&["rewrite", garbage, "--to", "v6"], 6, &["not a trace"]);
     assert_eq!(
@@ -98,6 +100,16 @@ fn wrong_arguments_end_with_code_3() {
         &["collect"],
         &["events", "a", "--json", "--csv"],
         &["nothing"],
+        &["events", "a", "--from", "2s", "--to", "1s"],
+        &[
+            "rewrite", "a", "--to", "v6", "--from", "2s", "--until", "1s",
+        ],
+        &["events", "a", "--thread", "one"],
+        &["set-env", "-p", "1", "--unset", ""],
+        &["set-env", "-p", "1", "--unset", "A=B"],
+        &["set-env", "-p", "1", "A=1", "--unset", "A"],
+        &["collect", "--dport", "a,connect,listen"],
+        &["collect", "-p", "1", "--show-child-io"],
         &[],
     ] {
         let (code, out, error) = run(arguments);
@@ -172,6 +184,83 @@ fn an_output_file_is_not_overwritten_unasked() {
         &["directory does not exist"],
     );
     assert_eq!(fs::read(&existing).unwrap(), b"precious");
+}
+
+#[test]
+fn a_place_where_no_file_can_be_made_is_named_with_the_reason() {
+    let scratch = Scratch::new("places");
+    let file = scratch.file("a.nettrace");
+    let target = Target::at_work();
+    assert_eq!(
+        finish(collecting(target.pid(), &file, &["--duration", "200ms"])).0,
+        0
+    );
+    let pid = target.pid().to_string();
+    let file = file.to_str().unwrap();
+    let below = format!("{file}/x.nettrace");
+    let each = |output: &str, words: &[&str]| {
+        let with = |arguments: &[&str]| {
+            let arguments: Vec<&str> = arguments.iter().copied().chain(["-o", output]).collect();
+            refused(&arguments, 8, words);
+        };
+        with(&["collect", "-p", &pid, "--providers", "A:1"]);
+        with(&["collect", "-p", &pid, "--providers", "A:1", "--roll", "1MB"]);
+        with(&["rewrite", file, "--to", "v6"]);
+        with(&["join", file]);
+        with(&["repair", file]);
+    };
+    each("/proc/x.nettrace", &["no file can be made in /proc"]);
+    each(&below, &["a.nettrace is no directory"]);
+    each("/no/such/x.nettrace", &["the directory does not exist"]);
+    // A dump is made by the process, whose own words would be numbers.
+    let dump = ["dump", "-p", &pid, "--type", "mini", "-o", "/proc/x"];
+    refused(&dump, 8, &["no file can be made in /proc"]);
+    let dump = ["dump", "-p", &pid, "--type", "mini", "-o", "core_%p"];
+    refused(&dump, 3, &["core_%p", "stands for something else"]);
+    // Names of several files that come from one that is none.
+    for (output, words) in [
+        (scratch.path().to_str().unwrap(), "is a directory"),
+        ("..", "is a directory"),
+        ("/dev/null", "device"),
+    ] {
+        for more in [&["--roll", "1MB"][..], &["--tree"]] {
+            let base = ["collect", "-p", &pid, "--providers", "A:1", "-o", output];
+            let arguments: Vec<&str> = base.iter().chain(more).copied().collect();
+            refused(&arguments, 8, &[words]);
+        }
+    }
+    for output in ["-", "/dev/null"] {
+        refused(&["demo", "-o", output], 8, &["reads its trace again"]);
+    }
+}
+
+#[test]
+fn names_that_are_not_utf_8_stay_what_they_are() {
+    use std::os::unix::ffi::OsStringExt as _;
+    let scratch = Scratch::new("names");
+    let named = |name: &[u8]| {
+        let name = std::ffi::OsString::from_vec(name.to_vec());
+        scratch.path().join(name)
+    };
+    let file = named(b"\xff.nettrace");
+    let target = Target::at_work();
+    let (code, _, error) = finish(collecting(target.pid(), &file, &["--duration", "200ms"]));
+    assert_eq!(code, 0, "{error}");
+    for (command, made) in [
+        (&["rewrite", "--to", "v6"][..], &b"\xff.v6.nettrace"[..]),
+        (&["repair"], b"\xff.repaired.nettrace"),
+        (&["join"], b"\xff.joined.nettrace"),
+    ] {
+        let output = support::tool().args(command).arg(&file).output().unwrap();
+        let (code, _, error) = support::answer(&output);
+        assert_eq!(code, 0, "{command:?}: {error}");
+        assert!(named(made).exists(), "{command:?}: {error}");
+    }
+    let rolled = named(b"\xfe.nettrace");
+    let more = ["--roll", "10MB", "--duration", "200ms"];
+    let (code, _, error) = finish(collecting(target.pid(), &rolled, &more));
+    assert_eq!(code, 0, "{error}");
+    assert!(named(b"\xfe.0001.nettrace").exists(), "{error}");
 }
 
 #[test]

@@ -33,6 +33,10 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         native: false,
     };
     refuse_what_is_not_there(arguments)?;
+    if arguments.show_child_io && arguments.command.is_empty() {
+        let text = "--show-child-io is for a command that is started: -- COMMAND";
+        return Err(Failure::new(ExitCode::Arguments, text).into());
+    }
     // Before anything is started or attached to, so that a wrong word or path costs nothing.
     profiles::combine(&asked)?;
     if let Some(path) = &arguments.output {
@@ -42,6 +46,8 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
         }
         if arguments.roll.is_none() && !several::is_asked(arguments) {
             output::check(path, arguments.force)?;
+        } else if path.as_os_str() != "-" {
+            output::check_beside(path)?;
         }
     }
     if dialled::is_asked(arguments) {

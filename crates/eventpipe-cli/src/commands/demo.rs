@@ -12,6 +12,7 @@ use crate::demo_program::Written;
 use crate::drive::Options;
 use crate::exit_code::{ExitCode, Failure};
 use crate::human;
+use crate::input;
 use crate::output::RecordingFile;
 use crate::profiles::{self, Asked};
 use crate::target;
@@ -20,6 +21,7 @@ use anyhow::Context as _;
 use dotnet_diagnostics::client::Client;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Write};
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
@@ -37,6 +39,7 @@ const END_LIMIT: Duration = Duration::from_secs(3);
 
 /// Runs the demo; gives the exit code.
 pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
+    refuse_other_than_files(&arguments.output)?;
     let channel = Channel::with_signals()?;
     let mut program = Program::start()?;
     let pid = program.child.id();
@@ -112,6 +115,19 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
     } else {
         code as u8
     })
+}
+
+/// The file is read again for the report.
+fn refuse_other_than_files(path: &Path) -> Result<(), Failure> {
+    let is_file = |path: &Path| !path.exists() || path.is_dir() || path.is_file();
+    if path.as_os_str() == "-" || !is_file(path) {
+        let text = format!(
+            "cannot write {}: the demo reads its trace again, which only a file allows",
+            input::name_of(path).replace("input", "output")
+        );
+        return Err(Failure::new(ExitCode::Output, text));
+    }
+    Ok(())
 }
 
 /// Waits for the program's socket, and for an answer on it.

@@ -179,20 +179,13 @@ impl Whole<'_> {
     /// The path, with `_2` and so on behind its name if this run has it already.
     fn free(&self, path: PathBuf) -> PathBuf {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        let stem = path
-            .file_stem()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
-        let extension = path
-            .extension()
-            .unwrap_or_default()
-            .to_string_lossy()
-            .into_owned();
         let mut free = path.clone();
         let mut number = 2;
         while !files.insert(free.clone()) {
-            free = path.with_file_name(format!("{stem}_{number}.{extension}"));
+            let mut name = path.file_stem().unwrap_or_default().to_owned();
+            name.push(format!("_{number}."));
+            name.push(path.extension().unwrap_or("nettrace".as_ref()));
+            free = path.with_file_name(name);
             number += 1;
         }
         free

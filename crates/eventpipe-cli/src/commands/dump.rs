@@ -6,6 +6,7 @@
 use crate::cli::{Dump, DumpKind};
 use crate::exit_code::{ExitCode, Failure};
 use crate::human;
+use crate::output;
 use crate::reach::reach_once;
 use crate::target::attach_failure;
 use crate::terminal::note;
@@ -25,6 +26,13 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         .file_name()
         .filter(|_| !path.is_dir())
         .ok_or_else(|| cannot_write(&path, "it is a directory"))?;
+    if path.as_os_str().as_encoded_bytes().contains(&b'%') {
+        let text = format!(
+            "cannot write {}: for a process % in the name of a dump stands for something else",
+            path.display()
+        );
+        return Err(Failure::new(ExitCode::Arguments, text).into());
+    }
     let root = Root::of(reached.pid);
     let mut written = vec![path.clone()];
     if arguments.crash_report {
@@ -53,6 +61,7 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         DumpKind::Mini => (DumpType::NORMAL, "mini"),
         DumpKind::Triage => (DumpType::TRIAGE, "triage"),
     };
+    probe(&root.visible(&temporary)).map_err(|error| output::cannot_write(&path, error))?;
     let mut flags = 0;
     if arguments.diag {
         flags |= DumpFlags::LOGGING.0;
@@ -94,6 +103,15 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         human::bytes(found.len())
     ));
     Ok(())
+}
+
+/// Whether a file can be made there at all: what a process says of its failure has numbers in place of causes, if anything.
+fn probe(path: &Path) -> std::io::Result<()> {
+    std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)?;
+    std::fs::remove_file(path)
 }
 
 /// The crash report that .NET writes beside a dump.

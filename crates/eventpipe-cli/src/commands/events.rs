@@ -1,6 +1,7 @@
 //! `eventpipe events`: the events of a trace as lines of text, JSON or CSV.
 
 use crate::cli::{Events, Order};
+use crate::exit_code::{ExitCode, Failure};
 use crate::filter::Filter;
 use crate::human;
 use crate::input;
@@ -14,6 +15,10 @@ use std::io::{self, IsTerminal as _, Read, Write as _};
 
 /// Prints the events and gives the exit code.
 pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
+    if human::is_backwards(arguments.from, arguments.to) {
+        let text = "--from is later than --to";
+        return Err(Failure::new(ExitCode::Arguments, text).into());
+    }
     let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
     let info = reader.info().clone();
     let mut printer = Printer::new(arguments, &info)?;

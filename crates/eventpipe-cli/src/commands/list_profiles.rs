@@ -10,13 +10,13 @@ pub(crate) fn list_profiles() -> anyhow::Result<()> {
     let mut list = Table::new(&[("PROFILE", Align::Left), ("", Align::Left)]).may_cut_end(1);
     for profile in &PROFILES {
         let default = if DEFAULT_PROFILES.contains(&profile.name) {
-            " (default)"
+            "(default) "
         } else {
             ""
         };
         list.row([
             profile.name.to_owned(),
-            format!("{}{default}", profile.description),
+            format!("{default}{}", profile.description),
         ]);
     }
     let mut out = terminal::out();

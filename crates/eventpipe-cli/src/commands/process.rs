@@ -45,6 +45,15 @@ pub(crate) fn set_env(arguments: &SetEnv) -> anyhow::Result<()> {
         )
         .into());
     }
+    let is_unset = |name: &String| arguments.unset.contains(name);
+    if let Some((name, _)) = arguments
+        .assignments
+        .iter()
+        .find(|(name, _)| is_unset(name))
+    {
+        let text = format!("{name} cannot both be set and removed");
+        return Err(Failure::new(ExitCode::Arguments, text).into());
+    }
     let reached = reach_once(&arguments.target)?;
     let set = arguments
         .assignments

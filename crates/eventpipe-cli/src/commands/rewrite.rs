@@ -15,6 +15,10 @@ use std::path::{Path, PathBuf};
 
 /// Writes a trace in another format; gives the exit code.
 pub(crate) fn rewrite_to(arguments: &Rewrite) -> anyhow::Result<u8> {
+    if human::is_backwards(arguments.from, arguments.until) {
+        let text = "--from is later than --until";
+        return Err(Failure::new(ExitCode::Arguments, text).into());
+    }
     let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
     let (format, infix) = match arguments.to {
         TargetFormat::V4 => (WriteFormat::V4, "v4"),

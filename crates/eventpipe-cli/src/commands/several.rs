@@ -8,6 +8,7 @@ use crate::cli::Collect;
 use crate::commands::collect::record;
 use crate::enter;
 use crate::exit_code::{ExitCode, Failure};
+use crate::output;
 use crate::profiles::Asked;
 use crate::reach::Reached;
 use crate::table::printable;
@@ -88,7 +89,7 @@ pub(crate) fn own_output(arguments: &Collect, reached: &Reached) -> PathBuf {
         Some(path) => with_pid(path, reached.pid),
         None => PathBuf::from(format!(
             "{}.nettrace",
-            crate::output::default_stem(&format!("{}_{}", reached.name, reached.pid))
+            output::default_stem(&format!("{}_{}", reached.name, reached.pid))
         )),
     }
 }
@@ -164,12 +165,7 @@ fn is_below(pid: u32, root: u32, parents: &HashMap<u32, u32>) -> bool {
 
 /// `a/b.nettrace` as `a/b.4711.nettrace`.
 fn with_pid(path: &Path, pid: u32) -> PathBuf {
-    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    let extension = path
-        .extension()
-        .unwrap_or("nettrace".as_ref())
-        .to_string_lossy();
-    path.with_file_name(format!("{stem}.{pid}.{extension}"))
+    output::with_infix(path, &pid.to_string(), None)
 }
 
 fn is_pattern(name: &str) -> bool {
