@@ -64,6 +64,9 @@ enum Path {
     DrainStack,
     /// The same, with two kinds of event by turns.
     DrainTurns,
+    /// The same as the first, for eight sessions that all want it.
+    #[value(name = "drain-8-sessions")]
+    Drain8Sessions,
     /// Draining in version 6: a text of 100 characters.
     DrainTextV6,
     /// Reading: an event of 205 bytes looked at.
@@ -87,6 +90,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         | Path::DrainText
         | Path::DrainStack
         | Path::DrainTurns
+        | Path::Drain8Sessions
         | Path::DrainTextV6 => return draining(path, count),
         _ => {}
     }
@@ -148,15 +152,22 @@ fn draining(path: Path, count: u64) -> Result<()> {
         Path::DrainTextV6 => Format::V6,
         _ => Format::V4,
     };
-    let session = SessionRequest::new()
-        .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
-        .format(format)
-        .stacks(path == Path::DrainStack)
-        .start_callback(|_| {})
-        .map_err(|error| anyhow::anyhow!("starting the session: {}", error.text()))?;
+    let wanted_by = match path {
+        Path::Drain8Sessions => 8,
+        _ => 1,
+    };
+    let start = |_| {
+        SessionRequest::new()
+            .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
+            .format(format)
+            .stacks(path == Path::DrainStack)
+            .start_callback(|_| {})
+            .map_err(|error| anyhow::anyhow!("starting a session: {}", error.text()))
+    };
+    let sessions = (0..wanted_by).map(start).collect::<Result<Vec<_>>>()?;
     let text = "x".repeat(100);
     let write = |number: u64| match path {
-        Path::Drain8 => events::number(number),
+        Path::Drain8 | Path::Drain8Sessions => events::number(number),
         Path::DrainTurns if number & 1 == 1 => events::number(number),
         _ => events::text(&text),
     };
@@ -168,16 +179,18 @@ fn draining(path: Path, count: u64) -> Result<()> {
     let mut given = 0;
     measured_once(|| given = drain.borrow_mut().run());
     ensure!(given == count, "{given} events of {count} were drained");
-    ensure!(
-        drain.borrow_mut().stop(&session),
-        "the stream is not complete"
-    );
-    let figures = session.statistics();
-    ensure!(
-        (figures.delivered, figures.lost) == (first + count, 0),
-        "{figures:?} of {}",
-        first + count
-    );
+    for session in &sessions {
+        ensure!(
+            drain.borrow_mut().stop(session),
+            "the stream is not complete"
+        );
+        let figures = session.statistics();
+        ensure!(
+            (figures.delivered, figures.lost) == (first + count, 0),
+            "{figures:?} of {}",
+            first + count
+        );
+    }
     Ok(())
 }
 

@@ -205,6 +205,12 @@ impl Head {
     pub(crate) fn size(self) -> u32 {
         self.word as u32 & SIZE_MASK
     }
+
+    /// Whether it begins an event, for exactly these sessions (a mask).
+    #[inline(always)]
+    pub(crate) fn is_record_for(self, sessions: u64) -> bool {
+        self.word as u32 & LOST == 0 && self.sessions == sessions
+    }
 }
 
 #[inline(always)]

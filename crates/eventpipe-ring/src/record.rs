@@ -198,6 +198,31 @@ impl<'a> Records<'a> {
         Some(record)
     }
 
+    /// Takes off the front what is for exactly these sessions (a mask), until that is so many bytes: for
+    /// a sink that goes through the same records several times.
+    pub fn take_for(&mut self, sessions: u64, bytes: usize) -> Records<'a> {
+        let all = self.bytes;
+        while all.len() - self.bytes.len() < bytes {
+            let Some((head, next)) = self.peek() else {
+                break;
+            };
+            if !head.is_record_for(sessions) {
+                break;
+            }
+            self.bytes = self.bytes.get(next..).unwrap_or_default();
+            self.given += 1;
+        }
+        let taken = all.len() - self.bytes.len();
+        Records::new(all.get(..taken).unwrap_or_default(), self.until)
+    }
+
+    /// The head of the next one or of what was lost before it, and where the one after it begins.
+    #[inline(always)]
+    fn peek(&self) -> Option<(Head, usize)> {
+        let head = Head::of(self.bytes).filter(|head| head.ticks <= self.until)?;
+        Some((head, aligned(head.size()) as usize))
+    }
+
     #[inline(always)]
     fn step(&mut self) -> Option<Record<'a>> {
         let mut after = self.clone();
@@ -212,9 +237,8 @@ impl<'a> Records<'a> {
 
     #[inline(always)]
     fn step_entry(&mut self) -> Option<Entry<'a>> {
-        let head = Head::of(self.bytes).filter(|head| head.ticks <= self.until)?;
+        let (head, next) = self.peek()?;
         let rest = self.bytes.get(HEADER..head.size() as usize)?;
-        let next = aligned(head.size()) as usize;
         self.bytes = self.bytes.get(next..).unwrap_or_default();
         layout::decode(head, rest)
     }

@@ -34,6 +34,10 @@ const YOUNG_INTERVAL_NS: u64 = 1_500_000_000;
 /// How long a round is waited for that a stopping session needs.
 const STOP_INTERVAL_NS: u64 = 20_000;
 
+/// So many bytes of records are given to one of several sessions before the next one has its turn: what the first has read is still in
+/// the core's nearest cache when the last one does.
+const STRETCH: usize = 16 << 10;
+
 /// The pool is given back so long after the last session.
 const KEEP_POOL_NS: u64 = 5_000_000_000;
 
@@ -255,6 +259,49 @@ impl Sessions {
         }
         self.encoders.get_mut(bit as usize)?.as_mut()
     }
+
+    /// Gives a record to these sessions (a mask), which are all or some of those that it is for.
+    #[inline]
+    fn record_for(&mut self, mut sessions: u64, record: &Record<'_>, sorted: bool) {
+        let event = match self.event {
+            Some((index, event)) if index == record.event_index => event,
+            _ => match EVENTS.get(record.event_index) {
+                Some(event) => self.event.insert((record.event_index, event)).1,
+                None => return,
+            },
+        };
+        let (run, thread) = (self.run, self.thread);
+        let time_ns = self.clock.to_ns(record.ticks);
+        while sessions != 0 {
+            let bit = sessions.trailing_zeros();
+            sessions &= sessions - 1;
+            if let Some(encoder) = self.encoder(bit) {
+                encoder.record(run, thread, event, record, time_ns, sorted);
+            }
+        }
+    }
+
+    /// Gives what follows `first`, and is for the same sessions, to one of them after the other: each goes through it as if it were alone.
+    #[inline(never)]
+    fn stretch(&mut self, first: Record<'_>, records: Records<'_>) {
+        let mut sessions = first.sessions;
+        while sessions != 0 {
+            let bit = sessions.trailing_zeros();
+            sessions &= sessions - 1;
+            let (mut last, mut rest) = (first, records.clone());
+            loop {
+                if let Some(Some(Consumer::Stream(encoder))) = self.encoders.get_mut(bit as usize) {
+                    encoder.records(&self.clock, &last, &mut rest);
+                }
+                // At what an encoder cannot say in short it stops.
+                let Some(record) = rest.next() else {
+                    break;
+                };
+                self.record_for(1 << bit, &record, false);
+                last = record;
+            }
+        }
+    }
 }
 
 impl Sink for Sessions {
@@ -265,34 +312,19 @@ impl Sink for Sessions {
     }
 
     fn record(&mut self, record: &Record<'_>, sorted: bool) {
-        let event = match self.event {
-            Some((index, event)) if index == record.event_index => event,
-            _ => match EVENTS.get(record.event_index) {
-                Some(event) => self.event.insert((record.event_index, event)).1,
-                None => return,
-            },
-        };
-        let (run, thread) = (self.run, self.thread);
-        let time_ns = self.clock.to_ns(record.ticks);
-        let mut sessions = record.sessions;
-        while sessions != 0 {
-            let bit = sessions.trailing_zeros();
-            sessions &= sessions - 1;
-            if let Some(encoder) = self.encoder(bit) {
-                encoder.record(run, thread, event, record, time_ns, sorted);
-            }
-        }
+        self.record_for(record.sessions, record, sorted);
     }
 
     fn records(&mut self, records: &mut Records<'_>, mut sorted: bool) {
         while let Some(record) = records.next() {
             self.record(&record, sorted);
             sorted = false;
-            // Most are for one session, as the one before was.
-            if record.sessions.is_power_of_two()
-                && let bit = record.sessions.trailing_zeros() as usize
+            if !record.sessions.is_power_of_two() {
+                self.stretch(record, records.take_for(record.sessions, STRETCH));
+            } else if let bit = record.sessions.trailing_zeros() as usize
                 && let Some(Some(Consumer::Stream(encoder))) = self.encoders.get_mut(bit)
             {
+                // Most are for one session, as the one before was.
                 encoder.records(&self.clock, &record, records);
             }
         }
@@ -320,3 +352,6 @@ impl Sink for Sessions {
         }
     }
 }
+
+#[cfg(all(test, feature = "std"))]
+mod tests;

@@ -424,7 +424,11 @@ pub(crate) struct SessionState {
 }
 
 impl SessionState {
-    fn new(id: SessionId, limit: usize, buffering: Buffering) -> Result<Arc<Self>, SessionError> {
+    pub(crate) fn new(
+        id: SessionId,
+        limit: usize,
+        buffering: Buffering,
+    ) -> Result<Arc<Self>, SessionError> {
         Ok(Arc::new(SessionState {
             id,
             queue: match buffering {
