@@ -253,7 +253,7 @@ impl Stacks {
 #[cfg(not(loom))]
 mod memory {
     use super::{BIG, Block, BlockHeader, SMALL, Stacks};
-    use crate::sync::{AtomicPtr, AtomicU32, Ordering};
+    use crate::sync::{AHEAD, AtomicPtr, AtomicU32, Ordering, fetch};
     use core::marker::PhantomData;
     use core::ptr::{self, NonNull};
     use eventpipe_os::Error;
@@ -474,6 +474,16 @@ mod memory {
             fill(unsafe { core::slice::from_raw_parts_mut(start, length as usize) });
         }
 
+        /// Asks for what will be written after so many bytes more, if that is below `limit`: what lies
+        /// behind may be another writer's.
+        #[inline(always)]
+        pub(crate) fn fetch_ahead(self, at: u32, length: u32, limit: u32) {
+            let ahead = at + AHEAD;
+            if ahead + length <= limit {
+                fetch(self.start.wrapping_add(ahead as usize), length as usize);
+            }
+        }
+
         /// Lends `at .. at + length` for reading.
         ///
         /// # Safety
@@ -580,6 +590,8 @@ mod memory {
     }
 
     impl Data<'_> {
+        pub(crate) fn fetch_ahead(self, _: u32, _: u32, _: u32) {}
+
         /// # Safety
         /// As on the machine; here loom checks it.
         pub(crate) unsafe fn write(self, at: u32, length: u32, fill: impl FnOnce(&mut [u8])) {

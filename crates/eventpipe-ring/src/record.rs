@@ -1,7 +1,7 @@
 //! What goes in and what comes out: keys, payloads, options, records, and why an event was lost.
 
 use crate::layout::{self, Entry, HEADER, Head, aligned};
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AHEAD, AtomicU32, AtomicU64, Ordering, fetch};
 
 /// How many sessions there can be at once: one bit of a mask each.
 pub const SESSIONS: u32 = if cfg!(shuttle) {
@@ -229,7 +229,8 @@ impl<'a> Records<'a> {
         let Entry::Record(record) = after.step_entry()? else {
             return None;
         };
-        crate::sync::fetch_ahead(self.bytes, self.bytes.len() - after.bytes.len());
+        let ahead = self.bytes.as_ptr().wrapping_add(AHEAD as usize);
+        fetch(ahead, self.bytes.len() - after.bytes.len());
         *self = after;
         self.given += 1;
         Some(record)

@@ -78,21 +78,21 @@ mod real {
         }
     }
 
-    /// Asks for the memory behind what is being read, as much as is being read. The processor does
-    /// that unasked, but it begins anew with each page, and what other processors have written
-    /// comes from far.
+    /// How far behind what is being read or written memory is asked for. With less it is not there when it
+    /// is needed; more would be a large part of a block.
+    pub(crate) const AHEAD: u32 = 2048;
+
+    /// Asks for memory that is soon read or written. The processor does that unasked, but it begins
+    /// anew with each page, and what other processors have had comes from far.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
-    pub(crate) fn fetch_ahead(bytes: &[u8], length: usize) {
+    pub(crate) fn fetch(place: *const u8, length: usize) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         const LINE: usize = 64;
-        /// With less it is not there when it is needed; more would be a large part of a block.
-        const AHEAD: usize = 2048;
         let mut at = 0;
         loop {
-            let place = bytes.as_ptr().wrapping_add(AHEAD + at);
             // SAFETY: a hint, which may name any address.
-            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.cast()) };
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(place.wrapping_add(at).cast()) };
             at += LINE;
             if at >= length {
                 break;
@@ -103,7 +103,7 @@ mod real {
     /// Where nobody has measured what it brings.
     #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
-    pub(crate) fn fetch_ahead(_: &[u8], _: usize) {}
+    pub(crate) fn fetch(_: *const u8, _: usize) {}
 
     /// A word with one user at a time. Relaxed, so that it costs nothing and no misuse is
     /// undefined; the models check that there is one user.
@@ -250,7 +250,9 @@ mod model {
         machine::thread::yield_now();
     }
 
-    pub(crate) fn fetch_ahead(_: &[u8], _: usize) {}
+    pub(crate) const AHEAD: u32 = 2048;
+
+    pub(crate) fn fetch(_: *const u8, _: usize) {}
 
     /// A word with one user at a time: loom fails the model when there are two.
     #[derive(Debug, Default)]

@@ -201,6 +201,7 @@ impl Ring {
         }
         let mut at = lane.position.get();
         let index = event.index.load(Ordering::Relaxed);
+        block.data.fetch_ahead(at, shape.size(), lane.limit.get());
         // SAFETY: the lane holds the block and we are in its section (I2); there are at
         // least `need` bytes after `position`, and nothing beyond `position` is committed.
         unsafe {
