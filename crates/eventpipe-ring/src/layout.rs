@@ -75,6 +75,13 @@ impl Shape {
     }
 }
 
+/// The first word of a record without ids, of which `frames` bytes are its stack.
+#[inline(always)]
+pub(crate) fn word(event_index: u32, size: usize, frames: usize) -> u64 {
+    let frames = (frames / FRAME) as u32;
+    u64::from(event_index) << 32 | u64::from(size as u32 | frames << FRAMES_SHIFT)
+}
+
 /// Takes `N` bytes off the front of `out` for writing.
 #[inline(always)]
 fn put<const N: usize>(out: &mut &mut [u8], bytes: [u8; N]) {
@@ -183,9 +190,9 @@ impl Totals<'_> {
 /// The three words that every record and lost record begins with.
 #[derive(Clone, Copy)]
 pub(crate) struct Head {
-    word: u64,
+    pub(crate) word: u64,
     pub(crate) ticks: u64,
-    sessions: u64,
+    pub(crate) sessions: u64,
 }
 
 impl Head {

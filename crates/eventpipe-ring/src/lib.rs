@@ -79,7 +79,7 @@ pub mod model;
 
 pub use drain::{Drain, Round};
 pub use record::{
-    EventKey, LossReason, MAX_FRAMES, MAX_PAYLOAD, Payload, Record, RecordOptions, Records,
+    EventKey, Like, LossReason, MAX_FRAMES, MAX_PAYLOAD, Payload, Record, RecordOptions, Records,
     SESSIONS, Sink, ThreadInfo,
 };
 pub use ring::{Ring, Statistics};

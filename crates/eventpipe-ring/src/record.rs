@@ -223,14 +223,45 @@ impl<'a> Records<'a> {
         Some((head, aligned(head.size()) as usize))
     }
 
+    /// Tick and payload of the next one, if all else of it is that of `like`.
+    #[inline(always)]
+    pub fn next_like(&mut self, like: &Like<'_>) -> Option<(u64, &'a [u8])> {
+        let (record, rest) = self.bytes.split_at_checked(like.stride)?;
+        let head = Head::of(record)?;
+        let is_like = head.word == like.word && head.sessions == like.sessions;
+        if !is_like || head.ticks > self.until {
+            return None;
+        }
+        if !like.frames.is_empty() && record.get(HEADER..like.payload_at)? != like.frames {
+            return None;
+        }
+        let payload = record.get(like.payload_at..like.size)?;
+        self.fetch_ahead(like.stride);
+        self.bytes = rest;
+        self.given += 1;
+        Some((head.ticks, payload))
+    }
+
+    /// Passes over so many for which [`next_like`](Self::next_like) gave something.
+    #[inline(always)]
+    pub fn skip_like(&mut self, like: &Like<'_>, count: usize) {
+        self.bytes = self.bytes.get(count * like.stride..).unwrap_or_default();
+        self.given += count as u64;
+    }
+
+    /// Asks for as much of what will be read as is being read.
+    #[inline(always)]
+    fn fetch_ahead(&self, length: usize) {
+        fetch(self.bytes.as_ptr().wrapping_add(AHEAD as usize), length);
+    }
+
     #[inline(always)]
     fn step(&mut self) -> Option<Record<'a>> {
         let mut after = self.clone();
         let Entry::Record(record) = after.step_entry()? else {
             return None;
         };
-        let ahead = self.bytes.as_ptr().wrapping_add(AHEAD as usize);
-        fetch(ahead, self.bytes.len() - after.bytes.len());
+        self.fetch_ahead(self.bytes.len() - after.bytes.len());
         *self = after;
         self.given += 1;
         Some(record)
@@ -258,6 +289,39 @@ impl<'a> Records<'a> {
     /// Bytes that are left, those of younger ones included.
     pub(crate) fn left(&self) -> usize {
         self.bytes.len()
+    }
+}
+
+/// What records are looked for that differ from one in their tick and their payload's bytes alone; see [`Records::next_like`].
+#[derive(Clone, Copy, Debug)]
+pub struct Like<'a> {
+    word: u64,
+    sessions: u64,
+    frames: &'a [u8],
+    payload_at: usize,
+    size: usize,
+    /// The size with what is between it and the next one.
+    stride: usize,
+}
+
+impl<'a> Like<'a> {
+    /// Records like this one; `None` where there is more to compare than kind, sizes and stack.
+    #[inline(always)]
+    pub fn of(record: &Record<'a>) -> Option<Self> {
+        let has_ids = record.activity.is_some() || record.related.is_some();
+        if has_ids || record.event_thread.is_some() {
+            return None;
+        }
+        let payload_at = HEADER + record.frames.len();
+        let size = payload_at + record.payload.len();
+        Some(Self {
+            word: layout::word(record.event_index, size, record.frames.len()),
+            sessions: record.sessions,
+            frames: record.frames,
+            payload_at,
+            size,
+            stride: aligned(size as u32) as usize,
+        })
     }
 }
 
@@ -329,4 +393,92 @@ pub trait Sink {
     fn thread_ended(&mut self, uid: u64);
     /// Everything with ticks up to this has been given. Never goes back.
     fn boundary(&mut self, ticks: u64);
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::vec::Vec;
+
+    /// Adds a record whose payload, of 1 to 8 bytes, is its tick.
+    fn put(block: &mut Vec<u8>, event: u32, ticks: u64, sessions: u64, options: RecordOptions<'_>) {
+        let payload = ticks.to_ne_bytes();
+        let payload = payload.get(..1 + event as usize % 8).unwrap();
+        let shape = layout::Shape::of(payload.len(), &options);
+        let at = block.len();
+        block.resize(at + shape.aligned_size() as usize, 0xAA);
+        let out = &mut block[at..at + shape.size() as usize];
+        layout::encode(out, shape, event, ticks, sessions, &options, payload);
+    }
+
+    #[test]
+    fn records_are_alike_that_differ_in_tick_and_payload_alone() {
+        let frames = [1_usize, 2, 3];
+        let none = RecordOptions::default();
+        let stack = RecordOptions {
+            frames: &frames,
+            ..none
+        };
+        let other_stack = RecordOptions {
+            frames: &[1, 2, 4],
+            ..none
+        };
+        let id = [7; 16];
+        let with_id = RecordOptions {
+            activity: Some(&id),
+            ..none
+        };
+        let with_thread = RecordOptions {
+            event_thread: Some(7),
+            ..none
+        };
+        let next = [
+            (7, 1, none, true),
+            (6, 1, none, false),
+            (8, 1, none, false),
+            (15, 1, none, false),
+            (7, 3, none, false),
+            (7, 1, stack, false),
+            (7, 1, with_id, false),
+            (7, 1, with_thread, false),
+        ];
+        let same = [
+            (stack, stack, true),
+            (stack, other_stack, false),
+            (stack, none, false),
+        ];
+        let cases = next
+            .into_iter()
+            .map(|(event, sessions, options, is_like)| (none, event, sessions, options, is_like))
+            .chain(same.map(|(first, second, is_like)| (first, 7, 1, second, is_like)));
+        for (first, event, sessions, options, is_like) in cases {
+            let mut block = Vec::new();
+            put(&mut block, 7, 10, 1, first);
+            put(&mut block, event, 11, sessions, options);
+            put(&mut block, 7, 12, 1, first);
+            let mut records = Records::new(&block, 12);
+            let record = records.next().unwrap();
+            let like = Like::of(&record).unwrap();
+            let mut after = records.clone();
+            let expected = 11_u64.to_ne_bytes();
+            let found = after.next_like(&like);
+            assert_eq!(found, is_like.then_some((11, &expected[..])), "{options:?}");
+            if is_like {
+                assert_eq!(after.next_like(&like).map(|(ticks, _)| ticks), Some(12));
+                assert_eq!(after.next_like(&like), None, "the end");
+                records.skip_like(&like, 2);
+                assert_eq!((records.left(), records.given()), (0, 3));
+                let mut older = Records::new(&block, 11);
+                older.skip_like(&like, 1);
+                assert!(older.next_like(&like).is_some());
+                assert_eq!(older.next_like(&like), None, "too young");
+            }
+        }
+        for options in [with_id, with_thread] {
+            let mut block = Vec::new();
+            put(&mut block, 7, 10, 1, options);
+            let record = Records::new(&block, 10).next().unwrap();
+            assert!(Like::of(&record).is_none());
+        }
+    }
 }

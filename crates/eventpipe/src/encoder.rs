@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use eventpipe_os::clock::Clock;
 use eventpipe_os::{process, thread};
-use eventpipe_ring::{Record, Records, ThreadInfo};
+use eventpipe_ring::{Like, Record, Records, ThreadInfo};
 use nettrace::{
     EventRecord, Guid, ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
@@ -37,6 +37,9 @@ const GATHER_NS: u64 = 5_000_000;
 
 /// What an event takes beside its payload, at most, for the question whether there is room.
 const EVENT_OVERHEAD: usize = 256;
+
+/// So many records of one kind are encoded at once.
+const BATCH: usize = 16;
 
 fn metadata_id(event_index: u32) -> u32 {
     event_index + 1 + process_info::PROCESS_INFO_METADATA
@@ -166,58 +169,115 @@ impl SessionEncoder {
 
     /// As many as possible of the records that follow `last`, in the short form of what differs from the one before in kind, stack, time
     /// and payload alone.
-    pub(crate) fn records(&mut self, clock: &Clock, last: &Record<'_>, records: &mut Records<'_>) {
+    pub(crate) fn records<'r>(
+        &mut self,
+        clock: &Clock,
+        last: &Record<'r>,
+        records: &mut Records<'r>,
+    ) {
         if !core::mem::take(&mut self.may_go_on) {
             return;
         }
-        let Some(thread) = self.threads.get_mut(self.current) else {
-            return;
-        };
-        let stopped_ticks = &self.session.stopped_ticks;
-        let mut event_index = last.event_index;
-        let (mut count, mut newest_ns) = (0_u32, self.newest_ns);
-        let mut rest = records.clone();
-        loop {
-            let mut after = rest.clone();
+        let mut count = self.like(clock, last, records);
+        let (mut event_index, mut length) = (last.event_index, last.payload.len());
+        while self.writer.output().len() < PIECE {
+            let mut after = records.clone();
             let Some(record) = after.next_for(last.sessions) else {
                 break;
             };
-            let frames = if self.stacks { record.frames } else { &[] };
-            let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
-            let metadata_id = metadata_id(record.event_index);
-            if size > self.budget
-                || record.ticks > stopped_ticks.load(Ordering::Acquire)
-                || record.event_index != event_index && !self.writer.is_defined(metadata_id)
-                || !is_same(record.activity, last.activity)
-                || !is_same(record.related, last.related)
-                || record.event_thread.is_some()
-            {
+            if !self.similar(clock, last, event_index, &record) {
                 break;
             }
-            let Ok(stack_id) = self.writer.stack(frames) else {
-                break;
-            };
-            let time_ns = clock.to_ns(record.ticks).max(self.point_ns);
-            let (writer, payload) = (&mut self.writer, record.payload);
-            if !writer.similar_event(metadata_id, stack_id, time_ns, payload) {
-                break;
-            }
-            rest = after;
-            event_index = record.event_index;
-            self.budget -= size;
-            newest_ns = newest_ns.max(time_ns);
+            *records = after;
             count += 1;
-            if self.writer.output().len() >= PIECE {
-                break;
+            // Where kinds or lengths come by turns, to look for the same again would be in vain.
+            if (event_index, length) == (record.event_index, record.payload.len()) {
+                count += self.like(clock, &record, records);
             }
+            (event_index, length) = (record.event_index, record.payload.len());
         }
-        *records = rest;
-        thread.sequence = thread.sequence.wrapping_add(count);
+        if let Some(thread) = self.threads.get_mut(self.current) {
+            thread.sequence = thread.sequence.wrapping_add(count);
+        }
         self.delivered += u64::from(count);
-        self.newest_ns = newest_ns;
         if self.writer.output().len() >= PIECE {
             self.hand_over();
         }
+    }
+
+    /// Of those records, as many as are like `last` in all but time and payload; how many that is.
+    #[inline(never)]
+    fn like<'r>(&mut self, clock: &Clock, last: &Record<'r>, records: &mut Records<'r>) -> u32 {
+        let Some(like) = Like::of(last).filter(|like| records.clone().next_like(like).is_some())
+        else {
+            return 0;
+        };
+        let size = last.payload.len() + last.frames.len() + EVENT_OVERHEAD;
+        let mut batch = [(0, [].as_slice()); BATCH];
+        let mut count = 0;
+        while self.budget >= size * BATCH {
+            let mut ahead = records.clone();
+            let (mut gathered, mut newest_ticks) = (0, 0);
+            for place in &mut batch {
+                let Some((ticks, payload)) = ahead.next_like(&like) else {
+                    break;
+                };
+                newest_ticks = ticks;
+                *place = (clock.to_ns(ticks).max(self.point_ns), payload);
+                gathered += 1;
+            }
+            // Read after the records, see `record`.
+            if newest_ticks > self.session.stopped_ticks.load(Ordering::Acquire) {
+                break;
+            }
+            let events = batch.get(..gathered).unwrap_or_default();
+            let written = self.writer.like_events(events);
+            if let Some((time_ns, _)) = events.get(written.wrapping_sub(1)) {
+                self.newest_ns = self.newest_ns.max(*time_ns);
+            }
+            records.skip_like(&like, written);
+            self.budget -= size * written;
+            count += written as u32;
+            if written < BATCH {
+                break;
+            }
+        }
+        count
+    }
+
+    /// A record that differs from the one before in kind, stack, time and payload alone, if it has a short form. `first` is that of the
+    /// stretch, `event_index` that of the one before.
+    #[inline(always)]
+    fn similar(
+        &mut self,
+        clock: &Clock,
+        first: &Record<'_>,
+        event_index: u32,
+        record: &Record<'_>,
+    ) -> bool {
+        let frames = if self.stacks { record.frames } else { &[] };
+        let size = record.payload.len() + frames.len() + EVENT_OVERHEAD;
+        let metadata_id = metadata_id(record.event_index);
+        if size > self.budget
+            || record.ticks > self.session.stopped_ticks.load(Ordering::Acquire)
+            || record.event_index != event_index && !self.writer.is_defined(metadata_id)
+            || !is_same(record.activity, first.activity)
+            || !is_same(record.related, first.related)
+            || record.event_thread.is_some()
+        {
+            return false;
+        }
+        let Ok(stack_id) = self.writer.stack(frames) else {
+            return false;
+        };
+        let time_ns = clock.to_ns(record.ticks).max(self.point_ns);
+        let (writer, payload) = (&mut self.writer, record.payload);
+        if !writer.similar_event(metadata_id, stack_id, time_ns, payload) {
+            return false;
+        }
+        self.budget -= size;
+        self.newest_ns = self.newest_ns.max(time_ns);
+        true
     }
 
     /// An event of `thread`; `run` numbers the uninterrupted runs of one thread.

@@ -168,6 +168,15 @@ impl Event {
         }
     }
 
+    /// The same for an event with something in its options, in less code: without the fast path of those that have nothing.
+    pub fn write_encoded_with<P: Payload>(&'static self, payload: &P, options: &EventOptions<'_>) {
+        if self.is_enabled() {
+            self.put_with(payload, options);
+            // See `put`.
+            compiler_fence(Ordering::SeqCst);
+        }
+    }
+
     /// The definition.
     pub fn definition(&self) -> &Definition {
         &self.definition
@@ -182,8 +191,10 @@ impl Event {
         &self.key
     }
 
-    // Not inlined: then the first frames of a walk are those of `put_with` and this function, and the next is that of its caller.
-    #[inline(never)]
+    // Not inlined: then the first frames of a walk are those of `put_with` and this function, and the next is that of its caller. Without
+    // walks it is inlined: who is built small then has one function from the border to the buffer.
+    #[cfg_attr(feature = "stacks", inline(never))]
+    #[cfg_attr(not(feature = "stacks"), inline(always))]
     fn put<P: Payload>(&'static self, payload: &P, options: Option<&EventOptions<'_>>) {
         let is_plain = options.is_none_or(EventOptions::is_empty)
             && !self.wants_stack()

@@ -1,4 +1,5 @@
-//! `TraceWriter::similar_event` writes what `TraceWriter::event` would have written, byte for byte, wherever it writes anything.
+//! `TraceWriter::similar_event` and `TraceWriter::like_events` write what `TraceWriter::event` would have written, byte for byte, wherever
+//! they write anything.
 
 mod support;
 
@@ -26,6 +27,35 @@ enum Other {
     SequencePoint,
 }
 
+/// How events are written that have a short form.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Short {
+    /// As all others.
+    Never,
+    /// One by one.
+    Similar,
+    /// Those of one kind together, the others one by one.
+    Like,
+}
+
+/// Every length of the number, and what is no short one.
+fn elapsed() -> impl Strategy<Value = u64> {
+    (0u32..34, any::<u64>()).prop_map(|(bits, value)| value & ((1 << bits) - 1))
+}
+
+/// A step, and some that differ from it in time alone.
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    (step(), prop::collection::vec(elapsed(), 0..20)).prop_map(|(first, more)| {
+        let mut steps = vec![first.clone()];
+        steps.extend(more.into_iter().map(|elapsed| Step {
+            elapsed,
+            other: None,
+            ..first.clone()
+        }));
+        steps
+    })
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let other = prop_oneof![
         (1u64..1 << 40).prop_map(Other::Thread),
@@ -38,9 +68,8 @@ fn step() -> impl Strategy<Value = Step> {
     (
         prop_oneof![4 => Just(1u32), 1 => 2u32..1 << 30],
         0u8..3,
-        // Every length of the number, and what is no short one.
-        (0u32..34, any::<u64>()).prop_map(|(bits, value)| value & ((1 << bits) - 1)),
-        prop_oneof![90 => 0usize..300, 10 => 16_000usize..17_000, 1 => Just(1 << 21)],
+        elapsed(),
+        prop_oneof![30 => Just(4usize), 30 => Just(8), 60 => 0usize..300, 10 => 1_000usize..1_050, 10 => 16_000usize..17_000, 1 => Just(1 << 21)],
         prop_oneof![6 => Just(None), 1 => other.prop_map(Some)],
     )
         .prop_map(|(metadata_id, stack, elapsed, payload, other)| Step {
@@ -58,12 +87,12 @@ fn write(
     compressed: bool,
     block: usize,
     steps: &[Step],
-    short: bool,
+    short: Short,
 ) -> (Vec<u8>, usize) {
     let mut writer = TraceWriter::new(format, &support::generate::info(8));
     writer.set_block_size(block);
     writer.set_compressed(compressed);
-    let bytes = vec![7; 1 << 21];
+    let bytes: Vec<u8> = (0..4 << 20).map(|at| (at % 251) as u8).collect();
     let mut event = EventRecord {
         thread_id: 1,
         capture_thread_id: 1,
@@ -71,8 +100,10 @@ fn write(
         ..EventRecord::default()
     };
     let mut count = 0;
-    for step in steps {
-        let mut may_be_short = short;
+    let mut rest = steps;
+    while let Some((step, after)) = rest.split_first() {
+        rest = after;
+        let mut may_be_short = short != Short::Never;
         event.is_sorted = false;
         event.sequence_number += 1;
         if let Some(other) = &step.other {
@@ -94,7 +125,7 @@ fn write(
             .stack(&frames[..usize::from(step.stack) * 8])
             .unwrap();
         event.timestamp += step.elapsed;
-        event.payload = &bytes[..step.payload];
+        event.payload = &bytes[step.payload..step.payload * 2];
         if may_be_short
             && writer.similar_event(
                 event.metadata_id,
@@ -107,6 +138,27 @@ fn write(
         } else {
             writer.event(&event).unwrap();
         }
+        if short == Short::Like {
+            // What follows, and differs in time and payload alone.
+            let mut timestamp = event.timestamp;
+            let like = rest.iter().take_while(|next| {
+                (next.metadata_id, next.stack) == (step.metadata_id, step.stack)
+                    && next.other.is_none()
+            });
+            let events: Vec<(u64, &[u8])> = like
+                .map(|next| {
+                    timestamp += next.elapsed;
+                    (timestamp, &bytes[next.payload..next.payload * 2])
+                })
+                .collect();
+            let written = writer.like_events(&events);
+            if let Some((timestamp, payload)) = events[..written].last() {
+                (event.timestamp, event.payload) = (*timestamp, payload);
+            }
+            event.sequence_number += written as u32;
+            count += written;
+            rest = &rest[written..];
+        }
     }
     writer.finish();
     (core::mem::take(writer.output()), count)
@@ -116,11 +168,14 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_the_events(steps in prop::collection::vec(step(), 1..60), v6: bool, compressed in prop::bool::weighted(0.8), block in 1usize..20_000) {
+    fn whatever_the_events(steps in prop::collection::vec(steps(), 1..30), v6: bool, compressed in prop::bool::weighted(0.8), block in 1usize..20_000) {
         let format = if v6 { WriteFormat::V6 } else { WriteFormat::V4 };
-        let (long, _) = write(format, compressed, block, &steps, false);
-        let (short, _) = write(format, compressed, block, &steps, true);
-        prop_assert!(short == long, "at {:?}", short.iter().zip(&long).position(|(a, b)| a != b));
+        let steps = steps.concat();
+        let (long, _) = write(format, compressed, block, &steps, Short::Never);
+        for way in [Short::Similar, Short::Like] {
+            let (short, _) = write(format, compressed, block, &steps, way);
+            prop_assert!(short == long, "{:?} at {:?}", way, short.iter().zip(&long).position(|(a, b)| a != b));
+        }
     }
 }
 
@@ -135,9 +190,11 @@ fn most_events_have_it() {
     };
     for format in [WriteFormat::V4, WriteFormat::V6] {
         let steps = vec![step.clone(); 1000];
-        let (_, count) = write(format, true, 100 << 10, &steps, true);
-        assert_eq!(count, 999, "all but the first of the block");
-        let (_, count) = write(format, false, 100 << 10, &steps, true);
-        assert_eq!(count, 0, "there is none without compression");
+        for way in [Short::Similar, Short::Like] {
+            let (_, count) = write(format, true, 100 << 10, &steps, way);
+            assert_eq!(count, 999, "{way:?}: all but the first of the block");
+            let (_, count) = write(format, false, 100 << 10, &steps, way);
+            assert_eq!(count, 0, "{way:?}: there is none without compression");
+        }
     }
 }

@@ -225,6 +225,16 @@ impl Payload for Pieces<'_> {
     }
 }
 
+/// Writes an event of the runtime's own. By the function for managed events, because the write path is there once, inlined.
+#[inline(never)]
+pub(crate) fn write(event: &'static Event, pieces: &[EventData]) {
+    let (data, count) = (pieces.as_ptr(), pieces.len() as u32);
+    // SAFETY: a live event, pieces whose bytes can be read, no ids.
+    unsafe {
+        EventPipeInternal_WriteEventData(event, data, count, core::ptr::null(), core::ptr::null());
+    }
+}
+
 /// Writes an event: the hot path.
 ///
 /// # Safety

@@ -5,9 +5,9 @@
 use core::slice;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use eventpipe::{Cause, Definition, Event, EventOptions, Level, Provider};
+use eventpipe::{Cause, Definition, Event, Level, Provider};
 
-use crate::event_source::{EventData, Pieces};
+use crate::event_source::{self, EventData};
 use crate::native_events::{NATIVE_EVENTS, Native, Source};
 use crate::runtime::{self, CollectorEvents};
 
@@ -88,13 +88,12 @@ pub(crate) fn bytes_of<T>(packed: &T) -> &[u8] {
 /// Writes an event whose payload is in up to eight pieces.
 #[inline(never)]
 pub(crate) fn write_pieces(event: &'static Event, pieces: &[&[u8]]) {
-    // The same kind of payload as that of managed events, because the write path exists once for each kind.
     let mut data = [const { EventData::of(&[]) }; 8];
     for (place, piece) in data.iter_mut().zip(pieces) {
         *place = EventData::of(piece);
     }
     let used = data.get(..pieces.len()).unwrap_or_default();
-    event.write_encoded(&Pieces(used), &EventOptions::default());
+    event_source::write(event, used);
 }
 
 /// A collection starts; `info` is its number, generation, reason and kind.

@@ -10,7 +10,7 @@
 use core::mem::MaybeUninit;
 use core::slice;
 
-use crate::event_source::{EventData, Pieces};
+use crate::event_source::{self, EventData};
 use crate::native::enabled;
 use crate::native_events::{Argument, NATIVE_EVENTS, Native};
 use crate::text;
@@ -264,7 +264,7 @@ unsafe extern "C" fn raise(event: usize, words: *const u64) {
             *place = EventData::of(piece);
         }
     }
-    event.write_encoded(&Pieces(&pieces), &eventpipe::EventOptions::default());
+    event_source::write(event, &pieces);
 }
 
 /// An array of the runtime as bytes.

@@ -227,7 +227,7 @@ unsafe fn sample(thread: *mut c_void) {
     } else {
         EXTERNAL
     };
-    SAMPLE.write_encoded(
+    SAMPLE.write_encoded_with(
         &Pieces(&[EventData::of(&kind.to_le_bytes())]),
         &EventOptions {
             stack: Some(frames),

@@ -335,6 +335,40 @@ pub(crate) fn encode_similar(
     true
 }
 
+/// The bytes of [`like_header`]'s number.
+pub(crate) const LIKE_HEADER: usize = 8;
+
+/// What stands before the payload of a record that differs from the one before in that and in time, by `elapsed`, alone (see
+/// [`encode_similar`]): a little-endian number, and how many of its bits. `None` where there is no short form.
+#[inline(always)]
+pub(crate) fn like_header(elapsed: u64) -> Option<(u64, u32)> {
+    if elapsed >= SHORT_LIMIT {
+        return None;
+    }
+    let (time, bits) = short_varu64(elapsed);
+    // Behind the flags, of which there are none.
+    Some((time << 8, bits.wrapping_add(8)))
+}
+
+/// Writes such a header and a payload; how long both are. `None` where there is no room.
+#[inline(always)]
+pub(crate) fn put_like(
+    out: &mut [u8],
+    (header, bits): (u64, u32),
+    payload: &[u8],
+) -> Option<usize> {
+    *out.first_chunk_mut::<LIKE_HEADER>()? = header.to_le_bytes();
+    let begin = bits as usize / 8;
+    let end = begin.wrapping_add(payload.len());
+    let place = out.get_mut(begin..end)?;
+    match (<&mut [u8; 8]>::try_from(&mut *place), payload.first_chunk()) {
+        // A number, for which a call would be the larger part of the work.
+        (Ok(place), Some(number)) => *place = *number,
+        _ => place.copy_from_slice(payload),
+    }
+    Some(end)
+}
+
 /// Sizes below this are three bytes: with the flags and a short time they fit a word.
 const SHORT_PAYLOAD: usize = 1 << 21;
 

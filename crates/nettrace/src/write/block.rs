@@ -2,7 +2,12 @@
 
 use alloc::vec::Vec;
 
-use crate::format::event::{self, BlockHeader, EventHeader};
+use crate::format::event::{self, BlockHeader, EventHeader, LIKE_HEADER};
+use crate::wire::put_bits;
+
+/// For payloads up to this length room is made for many at once, which costs filling it with zeros. A library that is built small saves
+/// two calls for each event by that.
+const SMALL: usize = if cfg!(feature = "std") { 64 } else { 512 };
 
 /// Records of an event or metadata block under construction.
 #[derive(Debug)]
@@ -70,6 +75,49 @@ impl Block {
             self.max_timestamp = self.max_timestamp.max(timestamp as i64);
         }
         is_done
+    }
+
+    /// Adds records that are like the last one in all but time and payload, until there are `full` bytes; how many.
+    pub(super) fn add_like(&mut self, full: usize, events: &[(u64, &[u8])]) -> usize {
+        let size = self.previous.payload_size as usize;
+        let mut time = self.previous.timestamp;
+        let mut count = 0_usize;
+        let content = &mut self.content;
+        let mut end = content.len();
+        let is_small = size <= SMALL;
+        if is_small {
+            // Room for all of them is made at once: to ask for it each time would cost as much as all the rest.
+            let most = size
+                .saturating_add(LIKE_HEADER)
+                .saturating_mul(events.len());
+            content.resize(end.saturating_add(most).min(content.capacity()), 0);
+        }
+        for &(timestamp, payload) in events {
+            let header = event::like_header(timestamp.wrapping_sub(time));
+            let Some(header) = header.filter(|_| end < full && payload.len() == size) else {
+                break;
+            };
+            if is_small {
+                let place = content.get_mut(end..).unwrap_or_default();
+                let Some(length) = event::put_like(place, header, payload) else {
+                    break;
+                };
+                end = end.wrapping_add(length);
+            } else {
+                put_bits(content, header.0, header.1);
+                content.extend_from_slice(payload);
+                end = content.len();
+            }
+            time = timestamp;
+            count = count.wrapping_add(1);
+        }
+        content.truncate(end);
+        // They are not older than the one before.
+        self.max_timestamp = self.max_timestamp.max(time as i64);
+        self.previous.timestamp = time;
+        let number = self.previous.sequence_number;
+        self.previous.sequence_number = number.wrapping_add(count as u32);
+        count
     }
 
     pub(super) fn header(&self, is_compressed: bool) -> BlockHeader {

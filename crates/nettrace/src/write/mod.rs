@@ -348,6 +348,22 @@ impl TraceWriter {
         true
     }
 
+    /// Writes events that are like the last one in everything but time and payload, of which the size is the same, and have the next
+    /// sequence numbers; how many of them. Where it stops it takes [`event`](Self::event), as at the beginning of a block.
+    #[inline(never)]
+    pub fn like_events(&mut self, events: &[(u64, &[u8])]) -> usize {
+        let block = &mut self.events;
+        let full = self.block_size.min(MAX_V6_BLOCK / 2);
+        if !self.is_compressed || !(1..full).contains(&block.length()) {
+            return 0;
+        }
+        let written = block.add_like(block.records_at.saturating_add(full), events);
+        if block.length() >= self.block_size {
+            self.flush();
+        }
+        written
+    }
+
     /// Begins an event block: frame and header, both still without their values, so that the block need not be moved when it is closed.
     #[inline(never)]
     fn open_events(&mut self) {
