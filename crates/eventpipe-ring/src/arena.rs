@@ -253,7 +253,7 @@ impl Stacks {
 #[cfg(not(loom))]
 mod memory {
     use super::{BIG, Block, BlockHeader, SMALL, Stacks};
-    use crate::sync::{AHEAD, AtomicPtr, AtomicU32, Ordering, fetch};
+    use crate::sync::{AHEAD, AtomicPtr, AtomicU32, Ordering, fetch_to_write};
     use core::marker::PhantomData;
     use core::ptr::{self, NonNull};
     use eventpipe_os::Error;
@@ -480,7 +480,7 @@ mod memory {
         pub(crate) fn fetch_ahead(self, at: u32, length: u32, limit: u32) {
             let ahead = at + AHEAD;
             if ahead + length <= limit {
-                fetch(self.start.wrapping_add(ahead as usize), length as usize);
+                fetch_to_write(self.start.wrapping_add(ahead as usize), length as usize);
             }
         }
 

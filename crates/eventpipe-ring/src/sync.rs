@@ -82,13 +82,16 @@ mod real {
     /// is needed; more would be a large part of a block.
     pub(crate) const AHEAD: u32 = 2048;
 
-    /// Asks for memory that is soon read or written. The processor does that unasked, but it begins
-    /// anew with each page, and what other processors have had comes from far.
+    /// A line of the cache.
+    #[cfg(target_arch = "x86_64")]
+    const LINE: usize = 64;
+
+    /// Asks for memory that is soon read. The processor does that unasked, but it begins anew with each
+    /// page, and what other processors have had comes from far.
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(crate) fn fetch(place: *const u8, length: usize) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        const LINE: usize = 64;
         let mut at = 0;
         loop {
             // SAFETY: a hint, which may name any address.
@@ -100,10 +103,33 @@ mod real {
         }
     }
 
+    /// The same for memory that is soon written. It is asked for as this processor's own: the drain has read
+    /// the block not long ago, and with a line that both have the writer would wait a second time.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    pub(crate) fn fetch_to_write(place: *const u8, length: usize) {
+        let mut at = 0;
+        loop {
+            let line = place.wrapping_add(at);
+            // SAFETY: a hint, which may name any address; to processors without it, no instruction.
+            unsafe {
+                core::arch::asm!("prefetchw [{}]", in(reg) line, options(nostack, preserves_flags, readonly));
+            }
+            at += LINE;
+            if at >= length {
+                break;
+            }
+        }
+    }
+
     /// Where nobody has measured what it brings.
     #[cfg(not(target_arch = "x86_64"))]
     #[inline(always)]
     pub(crate) fn fetch(_: *const u8, _: usize) {}
+
+    #[cfg(not(target_arch = "x86_64"))]
+    #[inline(always)]
+    pub(crate) fn fetch_to_write(_: *const u8, _: usize) {}
 
     /// A word with one user at a time. Relaxed, so that it costs nothing and no misuse is
     /// undefined; the models check that there is one user.
