@@ -12,13 +12,13 @@ const SHOWN: usize = 5;
 /// How alike two names must be, between 0 and 1: as for the words of the command line.
 const NEAR: f64 = 0.7;
 
-/// Says which of the patterns stand for no provider of which the trace describes an event.
-pub(crate) fn tell_of_providers(file: &str, asked: &[String], described: &[Metadata]) {
-    let there: BTreeSet<&str> = described
-        .iter()
-        .map(|metadata| metadata.provider.as_str())
-        .collect();
-    tell(file, "provider", asked, &there);
+/// Says which of the patterns stand for none of the providers of which the trace describes an event.
+pub(crate) fn tell_of_providers<'a>(
+    file: &str,
+    asked: &[String],
+    described: impl Iterator<Item = &'a str>,
+) {
+    tell(file, "provider", asked, &described.collect());
 }
 
 /// The same for names and numbers of events.

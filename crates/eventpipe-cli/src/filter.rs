@@ -49,7 +49,8 @@ impl<'a> Filter<'a> {
             absent.map(|(name, _)| name.clone()).collect()
         };
         let providers = not_seen(&self.arguments.provider, &self.found_providers);
-        absent::tell_of_providers(file, &providers, described);
+        let there = described.iter().map(|one| one.provider.as_str());
+        absent::tell_of_providers(file, &providers, there);
         let events = not_seen(&self.arguments.event, &self.found_events);
         absent::tell_of_events(file, &events, described, self.info.pointer_size);
     }

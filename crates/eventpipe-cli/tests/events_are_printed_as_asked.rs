@@ -3,8 +3,8 @@
 mod support;
 
 use nettrace::{
-    EventRecord, Field, FieldType, FormatVersion, Guid, Metadata, SystemTime, TraceInfo,
-    TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
+    EventRecord, FORGET_METADATA, Field, FieldType, FormatVersion, Guid, Metadata, SystemTime,
+    ThreadRow, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
 };
 use serde_json::{Value, json};
 use std::fs;
@@ -470,4 +470,56 @@ fn names_and_patterns_mean_the_same_in_each_command() {
     let (_, _, said) = run(&["events", trace, "--event", "4711", "--event", "3"]);
     assert!(said.contains("no event is called '4711'"), "{said}");
     assert_eq!(said.lines().count(), 1, "{said}");
+}
+
+/// Version 6 can forget what it described, in the middle of a file.
+#[test]
+fn a_name_that_a_trace_never_had_is_said_also_where_descriptions_are_forgotten() {
+    let mut writer = TraceWriter::new(WriteFormat::V6, &info());
+    let row = ThreadRow {
+        thread_id: Some(7),
+        ..ThreadRow::default()
+    };
+    writer.define_thread(1, &row).unwrap();
+    for (number, provider) in [(1, "Shop-Orders"), (2, "Shop-Stock")] {
+        let metadata = Metadata {
+            id: 1,
+            provider: provider.into(),
+            event_id: 1,
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).unwrap();
+        let record = EventRecord {
+            metadata_id: 1,
+            sequence_number: number,
+            thread_id: 1,
+            capture_thread_id: 1,
+            timestamp: 1_000_000 + u64::from(number),
+            is_sorted: true,
+            ..EventRecord::default()
+        };
+        writer.event(&record).unwrap();
+        let flags = if number == 1 { FORGET_METADATA } else { 0 };
+        writer.sequence_point(1_000_000 + u64::from(number), flags, [(1, number)]);
+    }
+    writer.finish();
+    let scratch = Scratch::new("forgotten");
+    let (file, kept) = (scratch.file("a.nettrace"), scratch.file("kept.nettrace"));
+    fs::write(&file, writer.output()).unwrap();
+    let (file, kept) = (file.to_str().unwrap(), kept.to_str().unwrap());
+    for (names, hint) in [
+        (&["Shop-Orders", "Shop-Stock"][..], None),
+        (&["Shop-Order?"], None),
+        (
+            &["Shop-Order", "Shop-Stock"],
+            Some("a.nettrace: no provider is called 'Shop-Order'; there is Shop-Orders"),
+        ),
+    ] {
+        let mut words = vec!["rewrite", file, "--to", "v6", "--force", "-o", kept];
+        words.extend(names.iter().flat_map(|name| ["--provider", name]));
+        let (code, _, said) = run(&words);
+        assert_eq!(code, 0, "{names:?}: {said}");
+        assert_eq!(said.contains("no provider"), hint.is_some(), "{said}");
+        assert!(said.contains(hint.unwrap_or_default()), "{said}");
+    }
 }

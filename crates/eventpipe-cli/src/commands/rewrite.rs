@@ -32,11 +32,9 @@ pub(crate) fn rewrite_to(arguments: &Rewrite) -> anyhow::Result<u8> {
     options.filter.to = arguments.until.map(|moment| ticks(moment, reader.info()));
     let (report, damage) = run(&mut reader, &options, &output, arguments.force)?;
     summarize(&output, &report);
-    // Version 6 can forget descriptions; what was kept had some.
-    if reader.info().format != FormatVersion::V6 || report.events == 0 {
-        let name = input::name_of(&arguments.file);
-        absent::tell_of_providers(&name, &arguments.provider, reader.all_metadata());
-    }
+    let described = report.providers.iter().map(String::as_str);
+    let name = input::name_of(&arguments.file);
+    absent::tell_of_providers(&name, &arguments.provider, described);
     Ok(input::conclude(&arguments.file, damage))
 }
 

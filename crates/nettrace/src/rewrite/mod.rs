@@ -14,6 +14,7 @@ mod pieces;
 mod threads;
 mod window;
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::string::String;
 use std::vec::Vec;
@@ -114,6 +115,8 @@ pub struct RewriteReport {
     pub pairs_left_out: u64,
     /// Parts of descriptions of events that the target cannot hold.
     pub descriptions_reduced: u64,
+    /// Where [`Filter::providers`] names some: the providers that the source describes.
+    pub providers: BTreeSet<String>,
 }
 
 /// Why a rewrite could not be finished.
@@ -249,6 +252,12 @@ impl Rewriter {
 
     /// Writes an item of a source that numbers its events, or an item of another one that is not an event.
     fn item(&mut self, item: &Item<'_>) -> Result<(), RewriteError> {
+        if let Item::Metadata(metadata) = item
+            && !self.filter.providers.is_empty()
+            && !self.report.providers.contains(&metadata.provider)
+        {
+            self.report.providers.insert(metadata.provider.clone());
+        }
         match item {
             // With a filter only what is used is described.
             Item::Metadata(metadata) if self.filter.is_everything() => {
