@@ -3,14 +3,17 @@
 
 mod support;
 
+use dotnet_diagnostics::codec::Request;
 use peers::{Peers, Runtime};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use support::fake::{Fake, dotnet10};
 use support::{Scratch, Target, collecting, finish, run, tool};
 
 /// The value of a variable of a process; `None` if it has none.
@@ -307,6 +310,55 @@ fn dotnet_processes_are_told() {
         let (code, _, error) = run(&dump);
         assert_eq!(code, 8, "{error}");
         assert!(error.contains("exists already"), "{error}");
+    }
+}
+
+/// Nothing stops a process that writes a dump of itself, and what it has written must not stay behind unnamed.
+#[test]
+fn a_dump_that_is_interrupted_is_removed_or_named() {
+    for signals in [1, 2] {
+        let scratch = Scratch::new(&format!("interrupted-dump-{signals}"));
+        let (go_on, wait) = std::sync::mpsc::channel::<()>();
+        let wait = std::sync::Mutex::new(wait);
+        let server = Fake::at(&scratch.file("s"), move |request| {
+            if let Request::GenerateCoreDump(dump) = request {
+                std::fs::write(&dump.path, "begun").unwrap();
+                let _ = wait.lock().unwrap().recv();
+            }
+            Some(dotnet10(request, &[]))
+        });
+        let core = scratch.file("core");
+        let mut dump = tool()
+            .args(["dump", "--dport", &server.port(), "-o"])
+            .arg(&core)
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(dump.stderr.take().unwrap());
+        let mut said = said.lines().map(Result::unwrap);
+        assert!(said.next().unwrap().starts_with("dumping "));
+        let part = scratch.file(&format!(".core.{}.part", dump.id()));
+        wait_for(&part);
+        support::send(dump.id(), Signal::INT);
+        let line = said.next().unwrap();
+        assert!(line.contains("is removed when it is done"), "{line}");
+        if signals == 2 {
+            support::send(dump.id(), Signal::INT);
+            let line = said.next().unwrap();
+            assert!(
+                line.ends_with(&format!("goes on writing {}", part.display())),
+                "{line}"
+            );
+        } else {
+            go_on.send(()).unwrap();
+            let line = said.next().unwrap();
+            assert!(line.contains("there is no dump"), "{line}");
+        }
+        let status = dump.wait().unwrap();
+        assert_eq!(status.signal(), Some(2), "{status}");
+        assert_eq!(part.exists(), signals == 2);
+        assert!(!core.exists());
     }
 }
 

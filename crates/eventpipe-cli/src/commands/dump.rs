@@ -1,18 +1,22 @@
 //! `eventpipe dump`: the process writes a core dump of itself.
 //!
 //! The path is the process's own, so it is made absolute here and looked at through the process's root.
-//! The dump is made under a temporary name beside its final one, which it gets when it is complete.
+//! The dump is made under a temporary name beside its final one, which it gets when it is complete. Nothing stops a process
+//! that writes one: Ctrl+C waits for its answer and removes what it wrote, a second one names what it leaves.
 
 use crate::cli::{Dump, DumpKind};
 use crate::exit_code::{ExitCode, Failure};
 use crate::human;
 use crate::output;
 use crate::reach::reach_once;
+use crate::signals;
 use crate::target::attach_failure;
 use crate::terminal::note;
 use anyhow::Context as _;
 use dotnet_diagnostics::codec::{DumpFlags, DumpType};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
 
 /// Has a dump written.
 pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
@@ -69,22 +73,34 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
     if arguments.crash_report {
         flags |= DumpFlags::CRASH_REPORT.0;
     }
+    let made = root.visible(&temporary);
+    let mut left = made.display().to_string();
+    if arguments.crash_report {
+        left = format!("{left} and {}", report_of(&made).display());
+    }
+    let interrupted = Interrupted::watch(left).context("preparing for signals")?;
     note(format_args!(
         "dumping {} (process {}) into {} ({kind_name}); the process stands still meanwhile",
         reached.name,
         reached.pid,
         path.display()
     ));
-    let made = root.visible(&temporary);
     let answer = reached
         .client
         .generate_core_dump(text, kind, DumpFlags(flags));
-    if let Err(error) = answer {
+    let signal = interrupted.answered();
+    if signal.is_some() || answer.is_err() {
         for made in [&made, &report_of(&made)] {
             let _ = std::fs::remove_file(made);
         }
-        return Err(attach_failure(error).into());
     }
+    if let Some(signal) = signal {
+        note("eventpipe: interrupted: there is no dump");
+        // With the port that it may have.
+        drop(reached);
+        signals::end_by(signal);
+    }
+    answer.map_err(attach_failure)?;
     let found = std::fs::metadata(&made).map_err(|error| {
         cannot_write(
             &path,
@@ -103,6 +119,43 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         human::bytes(found.len())
     ));
     Ok(())
+}
+
+/// The signal that came first while the process writes; 0 if none did.
+struct Interrupted(Arc<AtomicI32>);
+
+/// The process has answered: what is left to do takes no time.
+const ANSWERED: i32 = -1;
+
+impl Interrupted {
+    /// The first signal is kept until the process has answered; another one ends the tool. `left` is what it leaves then.
+    fn watch(left: String) -> std::io::Result<Interrupted> {
+        let first = Arc::new(AtomicI32::new(0));
+        let kept = Arc::clone(&first);
+        signals::forward(move |signal| {
+            match kept.compare_exchange(0, signal, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => note(
+                    "eventpipe: a process cannot be stopped while it writes; what it writes is removed when it is done (Ctrl+C: end now and leave it)",
+                ),
+                Err(ANSWERED) => {}
+                Err(_) => {
+                    note(format_args!(
+                        "eventpipe: the process goes on writing {left}"
+                    ));
+                    signals::end_by(signal);
+                }
+            }
+        })?;
+        Ok(Interrupted(first))
+    }
+
+    /// The process has answered: gives the signal that came before.
+    fn answered(self) -> Option<i32> {
+        match self.0.swap(ANSWERED, Ordering::AcqRel) {
+            0 => None,
+            signal => Some(signal),
+        }
+    }
 }
 
 /// Whether a file can be made there at all: what a process says of its failure has numbers in place of causes, if anything.
