@@ -168,7 +168,7 @@ pub(crate) struct Collect {
     pub(crate) clr_event_level: Option<String>,
 
     /// Stop after this time: 10s, 1m30s, or dd:hh:mm:ss.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) duration: Option<Duration>,
 
     /// Stop when an event of this provider comes ('*' stands for any characters, '?' for one).
@@ -196,11 +196,11 @@ pub(crate) struct Collect {
 
     /// Size of a file, such as 100MB: a new one is begun when it is full, FILE.0001.nettrace and so on,
     /// each complete in itself. Names of methods are in the last one, with the rundown.
-    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, allow_hyphen_values = true)]
     pub(crate) roll: Option<u64>,
 
     /// Keep so many files and remove the oldest.
-    #[arg(long, value_name = "COUNT", requires = "roll",
+    #[arg(long, value_name = "COUNT", requires = "roll", allow_negative_numbers = true,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) keep: Option<u32>,
 
@@ -214,12 +214,12 @@ pub(crate) struct Collect {
     pub(crate) resume_runtime: bool,
 
     /// Cut the recording off when the process goes on sending so long after it was asked to stop.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     pub(crate) rundown_timeout: Option<Duration>,
 
     /// Size of the buffer in the traced process, in megabytes.
     #[arg(long = "buffersize", alias = "buffer-size", value_name = "MB", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..=16_384))]
+          allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(crate) buffer_mb: u32,
 
     /// Whether the runtime lists methods and modules at the end (needed for names in stacks).
@@ -540,7 +540,7 @@ pub(crate) struct Events {
     pub(crate) event: Vec<String>,
 
     /// Only events of this thread id (may be given several times).
-    #[arg(long, value_name = "ID", value_parser = parse_thread)]
+    #[arg(long, value_name = "ID", value_parser = parse_thread, allow_negative_numbers = true)]
     pub(crate) thread: Vec<u64>,
 
     /// Only events whose payload field has this value (several must all hold).
@@ -548,11 +548,11 @@ pub(crate) struct Events {
     pub(crate) conditions: Vec<(String, String)>,
 
     /// Only events from here on: time since the start (1.5s) or a date and time (RFC 3339).
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
     pub(crate) from: Option<Moment>,
 
     /// Only events up to here.
-    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
     pub(crate) to: Option<Moment>,
 
     /// The order of the events: as they lie in the file, or by time across threads.
@@ -627,15 +627,15 @@ pub(crate) struct Rewrite {
     pub(crate) provider: Vec<String>,
 
     /// Keep only events of this thread id (may be given several times).
-    #[arg(long, value_name = "ID", value_parser = parse_thread)]
+    #[arg(long, value_name = "ID", value_parser = parse_thread, allow_negative_numbers = true)]
     pub(crate) thread: Vec<u64>,
 
     /// Keep only events from here on: time since the start (1.5s) or a date and time (RFC 3339).
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
     pub(crate) from: Option<Moment>,
 
     /// Keep only events up to here.
-    #[arg(long, value_name = "TIME", value_parser = parse_moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
     pub(crate) until: Option<Moment>,
 
     /// The file to write; '-' for standard output. Default: FILE with the version in its name.
@@ -707,7 +707,7 @@ pub(crate) struct Join {
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
     /// How long to record: 3s, 500ms, 1m.
-    #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "3s")]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true, default_value = "3s")]
     pub(crate) duration: Duration,
 
     /// The file to write (an older demo's file is replaced).

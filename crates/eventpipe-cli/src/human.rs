@@ -4,17 +4,28 @@ use jiff::{SignedDuration, Timestamp};
 use nettrace::TraceInfo;
 use std::time::Duration;
 
+/// What can be written for a duration.
+const FORMS: &str = "write 10s, 1m30s, 500ms or dd:hh:mm:ss";
+const TOO_SHORT: &str =
+    "a duration must be longer than zero: write 10s, 1m30s, 500ms or dd:hh:mm:ss";
+
 /// Reads a duration: `10s`, `1m30s`, `500ms`, `1h`, or `dotnet-trace`'s `dd:hh:mm:ss` (also
 /// `hh:mm:ss`). A bare number is refused, because the other tool reads it as days.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let text = text.trim();
+    match text.strip_prefix('-').map(str::as_bytes) {
+        None => {}
+        Some([b'0'..=b'9' | b'.', ..]) => return Err(TOO_SHORT.into()),
+        // Another option: the words of the command line are taken as they stand.
+        Some(_) => return Err(format!("a time stands here: {FORMS}")),
+    }
     let duration = if text.contains(':') {
         parse_colons(text)
     } else {
         parse_units(text)
     };
     match duration {
-        Ok(duration) if duration.is_zero() => Err("a duration must be longer than zero".into()),
+        Ok(duration) if duration.is_zero() => Err(TOO_SHORT.into()),
         other => other,
     }
 }
@@ -25,7 +36,7 @@ fn parse_units(text: &str) -> Result<Duration, String> {
             "'{text}' has no unit: write {text}s, {text}m or {text}h"
         ));
     }
-    let wrong = || format!("'{text}' is not a duration: write 10s, 1m30s, 500ms or dd:hh:mm:ss");
+    let wrong = || format!("'{text}' is not a duration: {FORMS}");
     let duration: SignedDuration = text.parse().map_err(|_| wrong())?;
     Duration::try_from(duration).map_err(|_| wrong())
 }
@@ -93,6 +104,12 @@ pub(crate) fn is_backwards(from: Option<Moment>, to: Option<Moment>) -> bool {
 pub(crate) fn parse_moment(text: &str) -> Result<Moment, String> {
     if let Ok(timestamp) = text.parse::<Timestamp>() {
         return Ok(Moment::At(timestamp));
+    }
+    if text.starts_with('-') {
+        return Err(
+            "a time since the start stands here (1.5s), or a date and time: 2026-01-31T12:00:00Z"
+                .into(),
+        );
     }
     if text.contains('-') {
         return Err(format!(
@@ -204,7 +221,8 @@ mod tests {
             ("10", "no unit"),
             ("00:10", "hh:mm:ss"),
             ("00:61:00", "59"),
-            ("-5s", "not a duration"),
+            ("-5s", "longer than zero"),
+            ("--force", "a time stands here"),
             ("0s", "longer than zero"),
             ("soon", "not a duration"),
             ("", "not a duration"),

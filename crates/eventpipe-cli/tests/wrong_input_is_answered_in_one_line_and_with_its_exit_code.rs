@@ -343,6 +343,80 @@ fn standard_output_that_takes_no_more_is_named() {
     }
     let scratch = Scratch::new("full-output");
     let trace = scratch.file("a.nettrace");
+/// What begins with a dash is no option where an option's value stands; a tip to write `-- -5s` helps nobody.
+#[test]
+fn a_value_below_zero_is_refused_by_the_option_it_was_given_to() {
+    for (words, option, what) in [
+        (
+            &["collect", "-p", "1", "--duration", "-5s"][..],
+            "--duration",
+            "longer than zero: write 10s",
+        ),
+        (
+            &["collect", "-p", "1", "--duration=-5s"],
+            "--duration",
+            "longer than zero: write 10s",
+        ),
+        (
+            &["collect", "-p", "1", "--duration", "-00:00:01"],
+            "--duration",
+            "dd:hh:mm:ss",
+        ),
+        (
+            &["collect", "-p", "1", "--duration", "--force"],
+            "--duration",
+            "a time stands here: write 10s",
+        ),
+        (
+            &["collect", "-p", "1", "--rundown-timeout", "-1m"],
+            "--rundown-timeout",
+            "longer than zero",
+        ),
+        (&["demo", "--duration", "-.5s"], "--duration", "1m30s"),
+        (
+            &["collect", "-p", "1", "--roll", "-1MB"],
+            "--roll",
+            "a size such as 100MB",
+        ),
+        (
+            &["collect", "-p", "1", "--roll", "1MB", "--keep", "-1"],
+            "--keep",
+            "-1 is not in 1..",
+        ),
+        (
+            &["collect", "-p", "1", "--buffersize", "-1"],
+            "--buffersize",
+            "-1 is not in 1..",
+        ),
+        (
+            &["events", "a", "--from", "-5s"],
+            "--from",
+            "since the start",
+        ),
+        (&["events", "a", "--to", "-5s"], "--to", "since the start"),
+        (
+            &["events", "a", "--thread", "-1"],
+            "--thread",
+            "not the number of a thread",
+        ),
+        (
+            &["rewrite", "a", "--to", "v6", "--until", "-5s"],
+            "--until",
+            "since the start",
+        ),
+    ] {
+        let (code, _, error) = run(words);
+        assert_eq!(code, 3, "{words:?}: {error}");
+        for part in [option, what] {
+            assert!(
+                error.contains(part),
+                "{words:?}: '{part}' is not in {error}"
+            );
+        }
+        assert!(!error.contains("tip:"), "{words:?}: {error}");
+    }
+}
+
     let target = Target::at_work();
     assert_eq!(
         finish(collecting(target.pid(), &trace, &["--duration", "200ms"])).0,
