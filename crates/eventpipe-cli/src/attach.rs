@@ -9,7 +9,7 @@ use crate::exit_code::ExitCode;
 use crate::human;
 use crate::live::LiveLine;
 use crate::output::{self, RecordingFile};
-use crate::providers::Provider;
+use crate::providers::{self, Provider};
 use crate::recording::{self, Outcome, Progress, StopWhen, StreamEnd};
 use crate::roll::{self, Rolling};
 use crate::terminal::note;
@@ -361,7 +361,7 @@ fn conclude(
 fn tell_of_silent(file: &str, asked: &[Provider], came: &BTreeSet<String>) {
     let silent: Vec<&str> = asked
         .iter()
-        .filter(|provider| provider.is_named() && !provider.name.contains('*'))
+        .filter(|provider| provider.is_named() && provider.name != providers::ALL)
         .map(|provider| provider.name.as_str())
         .filter(|name| !came.contains(*name))
         .collect();

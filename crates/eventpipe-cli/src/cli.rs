@@ -19,8 +19,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// An error of the command line, with what to do instead where it names a command of another tool.
-pub(crate) fn with_tip(error: &mut clap::Error) -> &clap::Error {
+/// An error of the command line `words`, with what to do instead where it names a command of another tool.
+pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'a clap::Error {
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(said)) => said.clone(),
         Some(ContextValue::StyledStr(said)) => said.to_string(),
@@ -31,7 +31,13 @@ pub(crate) fn with_tip(error: &mut clap::Error) -> &clap::Error {
         && !stray.starts_with('-')
         && said(ContextKind::Usage).contains("[-- <COMMAND>...]")
     {
-        let tip = format!("a command to be started stands behind two dashes: -- {stray}");
+        // A list with a blank behind its comma is two words.
+        let before = words.windows(2).find(|two| *two[1] == *stray);
+        let before = before.map(|two| two[0].to_string_lossy());
+        let tip = match before.filter(|word| word.ends_with(',')) {
+            Some(list) => format!("a list is one word, without blanks: {list}{stray}"),
+            None => format!("a command to be started stands behind two dashes: -- {stray}"),
+        };
         return with_tips(error, &tip);
     }
     let name = said(ContextKind::InvalidSubcommand);
@@ -122,6 +128,7 @@ pub(crate) struct Ps {
 #[command(after_help = "\
 Providers: Name[:Keywords[:Level[:key=value;key2=\"v;2\"]]], joined by commas.
   Keywords: hexadecimal, default 0. Level: name or number, default 4.
+  '*' alone is every provider, with all keywords and Verbose by default.
   In double quotes , ; = : are plain characters, and \\n \\r \\t \\\\ are escapes.
 
 Ctrl+C, Enter on the terminal or SIGTERM ends the recording properly, a second

@@ -42,12 +42,12 @@ fn main() -> std::process::ExitCode {
         Ok(words) => words,
         Err(failure) => return std::process::ExitCode::from(report(&failure.into())),
     };
-    let code = match Cli::try_parse_from(words) {
+    let code = match Cli::try_parse_from(&words) {
         Ok(cli) => match run(&cli) {
             Ok(code) => code,
             Err(error) => report(&error),
         },
-        Err(mut error) => match (error.kind(), cli::with_tip(&mut error).print()) {
+        Err(mut error) => match (error.kind(), cli::with_tip(&mut error, &words).print()) {
             (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => ExitCode::Ok as u8,
             (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(error)) => {
                 report(&terminal::cannot_write(error).into())

@@ -187,7 +187,7 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
     let names: Vec<&str> = if nothing && asked.native {
         notes.push("nothing was asked for: using every provider of the program".to_owned());
         list.push(Provider {
-            name: "*".to_owned(),
+            name: providers::ALL.to_owned(),
             keywords: u64::MAX,
             has_keywords: true,
             level: 5,
@@ -270,6 +270,11 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
         ));
     }
 
+    notes.extend(
+        list.iter()
+            .filter_map(|provider| doubt(provider, asked.native)),
+    );
+
     let rundown_keyword = match asked.rundown {
         Some(true) => DEFAULT_RUNDOWN,
         None => rundown,
@@ -280,6 +285,33 @@ pub(crate) fn combine(asked: &Asked<'_>) -> anyhow::Result<Request> {
         rundown_keyword,
         notes,
     })
+}
+
+/// What a provider is perhaps not meant to be: asked for so, nothing comes.
+fn doubt(provider: &Provider, native: bool) -> Option<String> {
+    let name = &provider.name;
+    let is_limited = (provider.keywords, provider.level) != (u64::MAX, 5);
+    if name == providers::ALL && is_limited && !native {
+        let text = "'*' with fewer than all keywords, or below Verbose, is nothing for .NET: nothing comes of it";
+        return Some(text.to_owned());
+    }
+    if name.contains(char::is_whitespace) {
+        return Some(format!(
+            "'{name}' is taken as one name, with its blanks (commas join providers)"
+        ));
+    }
+    let mut parts = name.trim_matches(['{', '}']).split('-');
+    let is_guid = [8, 4, 4, 4, 12].iter().all(|length| {
+        let is_part = |part: &str| part.len() == *length && is_hexadecimal(part);
+        parts.next().is_some_and(is_part)
+    });
+    (is_guid && parts.next().is_none()).then(|| {
+        format!("'{name}' is taken as a name: processes do not know their providers by GUID")
+    })
+}
+
+fn is_hexadecimal(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 fn clr_provider(events: &str, level: Option<&str>) -> anyhow::Result<Provider> {
@@ -431,6 +463,30 @@ mod tests {
         for chosen in ["A:1", "A:0", "A,a:1"] {
             assert_eq!(notes(&[chosen]), [""; 0], "{chosen}");
         }
+    }
+
+    #[test]
+    fn what_is_perhaps_not_meant_so_is_said() {
+        let notes = |name: &str, native| {
+            let providers = texts(&[name]);
+            let request = combine(&Asked {
+                providers: &providers,
+                native,
+                ..Asked::default()
+            });
+            request.unwrap().notes.join("\n")
+        };
+        for all in ["*", "*:ffffffffffffffff:Verbose"] {
+            assert_eq!(notes(all, false), "", "{all}");
+        }
+        for fewer in ["*:1", "*::Informational"] {
+            assert!(notes(fewer, false).contains("nothing for .NET"), "{fewer}");
+            assert_eq!(notes(fewer, true), "", "{fewer}");
+        }
+        assert!(notes("A B:1", false).contains("'A B' is taken as one name"));
+        let guid = "{e13c0d23-ccbc-4e12-931b-d9cc2eee27e4}";
+        assert!(notes(&format!("{guid}:1"), true).contains("by GUID"));
+        assert_eq!(notes("e13c0d23-ccbc-4e12-931b:1", false), "");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! ```text
 //! list       = provider { "," provider }
 //! provider   = name [ ":" [ keywords ] [ ":" [ level ] [ ":" arguments ] ] ]
+//! name       = the provider's own, as it is, or "*" for every provider: then the default is all keywords, Verbose
 //! keywords   = hexadecimal digits, "0x" optional; default 0
 //! level      = LogAlways | Critical | Error | Warning | Informational | Verbose (any case), or a
 //!              number (above 5 it is taken as 5); default Informational
@@ -33,6 +34,9 @@ pub(crate) struct Provider {
     /// The option or profile that asked for it; shown in the table.
     pub(crate) enabled_by: String,
 }
+
+/// The name that stands for every provider.
+pub(crate) const ALL: &str = "*";
 
 /// Level names by number.
 pub(crate) const LEVELS: [&str; 6] = [
@@ -91,8 +95,17 @@ pub(crate) fn level_text(level: u8) -> String {
 
 /// Reads a `--providers` value.
 pub(crate) fn parse_list(list: &str, enabled_by: &str) -> Result<Vec<Provider>, ProviderError> {
+    let wrong = |what: &str| ProviderError(format!("{enabled_by} '{list}': {what}"));
     let parts = split_outside_quotes(list, ',', usize::MAX)
-        .ok_or_else(|| ProviderError(format!("provider list '{list}': a quote is not closed")))?;
+        .ok_or_else(|| wrong("a quote is not closed"))?;
+    // As for the existing tool a comma too many is none.
+    let parts: Vec<&str> = parts
+        .into_iter()
+        .filter(|part| !part.trim().is_empty())
+        .collect();
+    if parts.is_empty() {
+        return Err(wrong("no provider is named"));
+    }
     let mut providers = Vec::new();
     for part in parts {
         merge(&mut providers, parse_one(part, enabled_by)?)?;
@@ -148,7 +161,7 @@ pub(crate) fn parse_level(text: &str) -> Option<u8> {
 
 fn parse_one(text: &str, enabled_by: &str) -> Result<Provider, ProviderError> {
     let text = text.trim();
-    let error = |what: String| Err(ProviderError(format!("provider '{text}': {what}")));
+    let error = |what: String| Err(ProviderError(format!("{enabled_by} '{text}': {what}")));
     // The quotes are balanced in each part, because they were in the list and commas split outside.
     let mut parts = split_outside_quotes(text, ':', 4)
         .unwrap_or_default()
@@ -164,9 +177,17 @@ fn parse_one(text: &str, enabled_by: &str) -> Result<Provider, ProviderError> {
                 .into(),
         );
     }
+    let is_all = name == ALL;
+    if !is_all && name.contains(['*', '?']) {
+        return error(
+            "processes know no patterns: write each name in full, or '*' alone for every provider"
+                .into(),
+        );
+    }
     let keywords = parts.next().map_or("", str::trim);
-    let has_keywords = !keywords.is_empty();
+    let has_keywords = !keywords.is_empty() || is_all;
     let keywords = match keywords {
+        "" if is_all => u64::MAX,
         "" => 0,
         digits => {
             let bare = digits
@@ -185,6 +206,7 @@ fn parse_one(text: &str, enabled_by: &str) -> Result<Provider, ProviderError> {
         }
     };
     let level = match parts.next().map(str::trim) {
+        None | Some("") if is_all => 5,
         None | Some("") => 4,
         Some(word) => match parse_level(word) {
             Some(level) => level,
@@ -314,6 +336,23 @@ mod tests {
     }
 
     #[test]
+    fn a_comma_too_many_is_none() {
+        for list in ["Foo,,Bar", "Foo,Bar,", ", Foo , Bar"] {
+            let names = parse_list(list, "--providers").unwrap();
+            let names: Vec<&str> = names.iter().map(|one| one.name.as_str()).collect();
+            assert_eq!(names, ["Foo", "Bar"], "{list}");
+        }
+    }
+
+    #[test]
+    fn every_provider_is_asked_for_all_that_is_not_limited() {
+        let asked = |text| (one(text).keywords, one(text).level, one(text).has_keywords);
+        assert_eq!(asked("*"), (u64::MAX, 5, true));
+        assert_eq!(asked("*:1"), (1, 5, true));
+        assert_eq!(asked("*::4"), (u64::MAX, 4, true));
+    }
+
+    #[test]
     fn the_first_equals_sign_splits() {
         let provider = one("Foo:1:4:filter=a=b=c");
         assert_eq!(provider.arguments, [("filter".into(), "a=b=c".into())]);
@@ -350,14 +389,17 @@ mod tests {
         assert!(refused("Foo:0x11112222333344445").contains("64 bits"));
         assert!(refused("Foo:+1").contains("hexadecimal"));
         assert!(refused("Foo:1:loud").contains("level 'loud'"));
-        assert!(refused("Foo,,Bar").contains("name is empty"));
-        assert!(refused("").contains("name is empty"));
+        assert!(refused(":1").contains("name is empty"));
+        assert!(refused("").contains("no provider is named"));
+        for pattern in ["No*", "Foo,*Bar:1", "Demo-Request?"] {
+            assert!(refused(pattern).contains("'*' alone"), "{pattern}");
+        }
         assert!(refused("Foo:1:4:k=\"a").contains("not closed"));
         assert!(refused("Foo:1:4:abc").contains("key=value"));
         assert!(refused("Foo:1:4:=abc").contains("no key"));
         assert!(refused("Foo:1:4:a=1;a=2").contains("given twice"));
         assert!(refused("Foo=1").contains("fourth"));
-        for text in ["Foo:xyz", "Foo,,Bar", "Foo:1:4:k=\"a"] {
+        for text in ["Foo:xyz", ",", "Foo:1:4:k=\"a"] {
             assert!(!refused(text).contains('\n'));
         }
     }

@@ -136,6 +136,8 @@ fn the_request_is_the_one_of_dotnet_trace() {
         &["--profile", "gc-collect"],
         &["--profile", "database,dotnet-common"],
         &["--providers", "A:0xFF:5,B:1:Warning,C"],
+        &["--providers", ",A,,B C:1,"],
+        &["--providers", "*:ffffffffffffffff:5"],
         &[
             "--providers",
             "A:1:4:first=a;second=\"x;y=z\"",
@@ -198,7 +200,7 @@ fn who_asks_for_what_never_comes_is_told() {
             .args(["--stopping-event-provider-name", "Demo-Requests"])
             .args([
                 "--providers",
-                "Demo-Requests:ff:5,Demo-Internals,Demo-Requets:1,No*:1",
+                "Demo-Requests:ff:5,Demo-Internals,Demo-Requets:1",
             ])
             .args(roll);
         let (code, _, error) = answer(&recording.output().unwrap());

@@ -78,7 +78,12 @@ fn a_wrong_provider_string_is_refused_before_anything_is_attached() {
     with("Foo:xyz", &["Foo:xyz", "keywords 'xyz'", "hexadecimal"]);
     with("Foo:1:loud", &["level 'loud'"]);
     with("Foo:1:4:a=\"x", &["not closed"]);
-    with(",", &["name is empty"]);
+    with(":1", &["name is empty"]);
+    with("", &["--providers ''", "no provider is named"]);
+    with(",", &["--providers ','", "no provider is named"]);
+    // No process knows patterns, and the trace would be empty.
+    with("No*", &["--providers 'No*'", "'*' alone"]);
+    with("A,Demo-?:1", &["--providers 'Demo-?:1'", "'*' alone"]);
     refused(
         &["collect", "-p", &pid, "--profile", "none"],
         3,
@@ -323,6 +328,10 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
         (&["stat", "x"], "eventpipe report stat FILE"),
         (&["record", "dotnet", "x.dll"], "two dashes: -- dotnet"),
         (
+            &["collect", "-p", "1", "--providers", "A,", "B"],
+            "without blanks: A,B",
+        ),
+        (
             &["report", this_file.to_str().unwrap()],
             "eventpipe report stat FILE",
         ),
@@ -334,15 +343,6 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
     }
 }
 
-#[test]
-fn standard_output_that_takes_no_more_is_named() {
-    const TEST: &str = "standard_output_that_takes_no_more_is_named";
-    let full = || fs::OpenOptions::new().write(true).open("/dev/full");
-    if full().is_err() {
-        return peers::skipped(TEST, "no /dev/full on this system");
-    }
-    let scratch = Scratch::new("full-output");
-    let trace = scratch.file("a.nettrace");
 /// What begins with a dash is no option where an option's value stands; a tip to write `-- -5s` helps nobody.
 #[test]
 fn a_value_below_zero_is_refused_by_the_option_it_was_given_to() {
@@ -417,6 +417,15 @@ fn a_value_below_zero_is_refused_by_the_option_it_was_given_to() {
     }
 }
 
+#[test]
+fn standard_output_that_takes_no_more_is_named() {
+    const TEST: &str = "standard_output_that_takes_no_more_is_named";
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full");
+    if full().is_err() {
+        return peers::skipped(TEST, "no /dev/full on this system");
+    }
+    let scratch = Scratch::new("full-output");
+    let trace = scratch.file("a.nettrace");
     let target = Target::at_work();
     assert_eq!(
         finish(collecting(target.pid(), &trace, &["--duration", "200ms"])).0,
