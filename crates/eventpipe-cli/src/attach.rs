@@ -168,11 +168,12 @@ impl Recording {
             }));
         }
         let recorder = move || {
-            let stop_when = stop_when.as_mut();
-            let outcome = match rolling {
-                Some(rolling) => roll::record(session, rolling, &shared, stop_when),
-                None => recording::record(session, writer, &shared, stop_when),
+            let seeing = stop_when.as_mut();
+            let mut outcome = match rolling {
+                Some(rolling) => roll::record(session, rolling, &shared, seeing),
+                None => recording::record(session, writer, &shared, seeing),
             };
+            outcome.missed = stop_when.as_ref().and_then(StopWhen::missed);
             let _ = sender.send(Message::Recorded(outcome));
         };
         thread::Builder::new()
@@ -216,7 +217,13 @@ impl Recording {
         let elapsed = human::span(line.elapsed().as_nanos());
         let code = conclude(&driven, &mut self.file, &elapsed, options.fail_on_drop);
         if let Some(outcome) = driven.outcome.as_ref().filter(|outcome| outcome.bytes > 0) {
-            tell_of_silent(&self.file.name(), asked, &outcome.providers);
+            let name = self.file.name();
+            if let Some(missed) = &outcome.missed {
+                note(format_args!(
+                    "{name}: the stopping event never came: {missed}"
+                ));
+            }
+            tell_of_silent(&name, asked, &outcome.providers);
         }
         Finished {
             code,

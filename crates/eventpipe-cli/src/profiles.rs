@@ -3,6 +3,7 @@
 
 use crate::exit_code::{ExitCode, Failure};
 use crate::providers::{self, Provider};
+use nettrace::pattern;
 
 /// The runtime's own provider.
 pub(crate) const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
@@ -165,6 +166,16 @@ pub(crate) struct Request {
     pub(crate) rundown_keyword: u64,
     /// Things the user should know about how the options were combined.
     pub(crate) notes: Vec<String>,
+}
+
+impl Request {
+    /// Whether a provider that a pattern stands for is among those asked for.
+    pub(crate) fn enables(&self, pattern: &str) -> bool {
+        let is_it = |name: &str| name == providers::ALL || pattern::matches(pattern, name);
+        self.providers.iter().any(|provider| is_it(&provider.name))
+            // Says something of itself in every session.
+            || pattern::matches(pattern, "Microsoft-DotNETCore-EventPipe")
+    }
 }
 
 /// Puts the options together: `--providers` replaces a profile's entry of the same name, and

@@ -10,6 +10,7 @@
 //! files take it too.
 
 use crate::filter;
+use crate::human;
 use crate::terminal::note;
 use nettrace::pattern;
 use nettrace::payload::Value;
@@ -57,6 +58,8 @@ pub(crate) struct Outcome {
     pub(crate) providers: BTreeSet<String>,
     /// `--roll`: the files.
     pub(crate) pieces: Option<RolledFiles>,
+    /// The event that was to end the recording, if it never came, and what came instead.
+    pub(crate) missed: Option<String>,
 }
 
 /// What became of the files of `--roll`.
@@ -82,9 +85,64 @@ pub(crate) struct StopWhen {
     pub(crate) stop: Option<Box<dyn FnOnce() + Send>>,
     /// Whether it was said that the event does not have the field.
     pub(crate) has_warned: bool,
+    /// Events of this provider and name, whatever their fields.
+    pub(crate) alike: u64,
+    /// Names of other events of the provider, some.
+    pub(crate) others: BTreeSet<String>,
 }
 
+/// So many names of events are shown in place of one that never came.
+const SHOWN: usize = 5;
+
 impl StopWhen {
+    /// What the options ask for.
+    pub(crate) fn new(
+        provider: &str,
+        event: Option<&str>,
+        fields: &[(String, String)],
+    ) -> StopWhen {
+        StopWhen {
+            provider: provider.to_owned(),
+            event: event.map(str::to_owned),
+            fields: fields.to_vec(),
+            stop: None,
+            has_warned: false,
+            alike: 0,
+            others: BTreeSet::new(),
+        }
+    }
+
+    /// The event in words, and what came instead, if it has not come.
+    pub(crate) fn missed(&self) -> Option<String> {
+        self.stop.as_ref()?;
+        let mut called = self.provider.clone();
+        if let Some(event) = &self.event {
+            called = format!("{called}/{event}");
+        }
+        let fields: Vec<String> = self
+            .fields
+            .iter()
+            .map(|(field, value)| format!("{field}:{value}"))
+            .collect();
+        if !fields.is_empty() {
+            called = format!("{called} with {}", fields.join(","));
+        }
+        let instead = if self.alike > 0 {
+            let count = human::number_of(self.alike, "event");
+            format!("{count} of this name came with other values")
+        } else if self.others.is_empty() {
+            "nothing came from this provider".to_owned()
+        } else {
+            let mut names: Vec<&str> = self.others.iter().map(String::as_str).collect();
+            if names.len() > SHOWN {
+                names.truncate(SHOWN);
+                names.push("…");
+            }
+            format!("its provider wrote {}", names.join(", "))
+        };
+        Some(format!("{called} ({instead})"))
+    }
+
     /// Looks at an event.
     pub(crate) fn see(&mut self, event: &Event<'_>) {
         if self.stop.is_none() || !pattern::matches(&self.provider, &event.metadata().provider) {
@@ -95,7 +153,15 @@ impl StopWhen {
             pattern::matches(name, schema.event_name())
                 || pattern::matches(name, &event.metadata().name)
         });
-        if !is_named || !self.has_fields(event) {
+        if !is_named {
+            let name = schema.event_name();
+            if self.others.len() <= SHOWN && !self.others.contains(name) {
+                self.others.insert(name.to_owned());
+            }
+            return;
+        }
+        self.alike += 1;
+        if !self.has_fields(event) {
             return;
         }
         if let Some(stop) = self.stop.take() {
@@ -199,6 +265,7 @@ pub(crate) fn empty() -> Outcome {
         write_error: None,
         providers: BTreeSet::new(),
         pieces: None,
+        missed: None,
     }
 }
 

@@ -16,6 +16,7 @@ fn of_a_name_with_a_value() {
     let provider = ["--stopping-event-provider-name", "Demo-Requests"];
     let (code, _, error) = finish(collecting(target.pid(), &file, &provider));
     assert_eq!(code, 0, "{error}");
+    assert!(!error.contains("stopping event"), "{error}");
     assert!(support::report(&file).1["total_events"].as_u64().unwrap() > 0);
 
     // Which event and value there are, the trace itself says.
@@ -50,6 +51,8 @@ fn of_a_name_with_a_value() {
     let (code, _, error) = finish(collecting(target.pid(), &third, &arguments));
     assert_eq!(code, 0, "{error}");
     assert!(started.elapsed() >= Duration::from_secs(1));
+    let said = format!("never came: Demo-Requests/{name} with {never} (");
+    assert!(error.contains(&said), "{error}");
     let fourth = scratch.file("d.nettrace");
     let mut arguments = named.to_vec();
     arguments.extend([filter, "NoSuchField:1", "--duration", "500ms"]);
@@ -79,6 +82,36 @@ fn of_a_name_with_a_value() {
         let (code, _, error) = finish(collecting(target.pid(), &fourth, wrong));
         assert_eq!(code, 3, "{wrong:?}: {error}");
     }
+}
+
+/// However it ended, whoever waited for the event learns that it did not come.
+#[test]
+fn that_never_came_which_is_said() {
+    let scratch = Scratch::new("missed");
+    let target = Target::at_work();
+    let provider = "--stopping-event-provider-name";
+    let file = scratch.file("a.nettrace");
+    let options = [provider, "Nobody", "--duration", "300ms"];
+    let (code, _, error) = finish(collecting(target.pid(), &file, &options));
+    assert_eq!(code, 0, "{error}");
+    assert!(
+        error.contains("its provider 'Nobody' is not enabled"),
+        "{error}"
+    );
+    let said =
+        "a.nettrace: the stopping event never came: Nobody (nothing came from this provider)";
+    assert!(error.contains(said), "{error}");
+
+    let event = ["--stopping-event-event-name", "NoSuch"];
+    let options = [&[provider, "demo-*"][..], &event, &["--roll", "10MB"]].concat();
+    let recording = collecting(target.pid(), &scratch.file("b.nettrace"), &options);
+    support::wait_for_bytes(&scratch.file("b.0001.nettrace.part"), 10_000);
+    support::send(recording.id(), rustix::process::Signal::INT);
+    let (code, _, error) = finish(recording);
+    assert_eq!(code, 0, "{error}");
+    assert!(!error.contains("not enabled"), "{error}");
+    let said = "never came: demo-*/NoSuch (its provider wrote ";
+    assert!(error.contains(said), "{error}");
 }
 
 #[test]

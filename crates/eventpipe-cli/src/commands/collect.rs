@@ -108,10 +108,17 @@ fn run(
     is_alone: bool,
     child: Option<&mut Launched>,
 ) -> anyhow::Result<Finished> {
-    let request = profiles::combine(&Asked {
+    let mut request = profiles::combine(&Asked {
         native: reached.is_native,
         ..*asked
     })?;
+    if let Some(provider) = &arguments.stopping_provider
+        && !request.enables(provider)
+    {
+        request.notes.push(format!(
+            "the stopping event will hardly come: its provider '{provider}' is not enabled"
+        ));
+    }
     let (client, name, pid) = (&reached.client, &reached.name, reached.pid);
     let (file, rolling) = files(arguments, output, name)?;
     let session = match begin(
@@ -135,16 +142,10 @@ fn run(
         session.id().0,
         file.name()
     ));
-    let stop_when = arguments
-        .stopping_provider
-        .as_ref()
-        .map(|provider| StopWhen {
-            provider: provider.clone(),
-            event: arguments.stopping_event.clone(),
-            fields: arguments.stopping_fields.clone(),
-            stop: None,
-            has_warned: false,
-        });
+    let stop_when = arguments.stopping_provider.as_ref().map(|provider| {
+        let event = arguments.stopping_event.as_deref();
+        StopWhen::new(provider, event, &arguments.stopping_fields)
+    });
     let recording = Recording::start(session, file, rolling, stop_when, channel)?;
     // Whatever the target, as the existing tool does; and after the recorder runs, because a suspended runtime
     // sends nothing until it is resumed. One that cannot be suspended does not know the command.
