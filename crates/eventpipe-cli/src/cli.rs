@@ -13,7 +13,8 @@ use std::time::Duration;
 /// Works with every process that serves the .NET diagnostics protocol: programs on the .NET runtime
 /// and programs with the EventPipe engine. No root, no restart, no daemon.
 #[derive(Debug, Parser)]
-#[command(name = "eventpipe", version, after_help = exit_code::TABLE, max_term_width = 100)]
+#[command(name = "eventpipe", version, after_help = exit_code::TABLE, max_term_width = 100,
+          next_line_help = crate::table::stdout_is_narrow())]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

@@ -75,14 +75,22 @@ impl Table {
                 *width = (*width).max(cell.width());
             }
         }
+        let full = widths.clone();
         let mut shown: Vec<usize> = (0..widths.len()).collect();
         if let Some(limit) = width {
-            self.cut_columns(&mut widths, &shown, limit, |column| {
-                headings[column].max(CUT)
-            });
-            for column in &self.spare {
-                if total(&widths, &shown) > limit {
-                    shown.retain(|other| other != column);
+            let mut spare = self.spare.iter();
+            loop {
+                // What was left out makes room for the others.
+                widths.clone_from(&full);
+                self.cut_columns(&mut widths, &shown, limit, |column| {
+                    headings[column].max(CUT)
+                });
+                if total(&widths, &shown) <= limit {
+                    break;
+                }
+                match spare.next() {
+                    Some(column) => shown.retain(|other| other != column),
+                    None => break,
                 }
             }
             self.cut_columns(&mut widths, &shown, limit, |_| CUT_SHORT);
@@ -136,6 +144,9 @@ fn total(widths: &[usize], shown: &[usize]) -> usize {
 /// No table is made narrower than this.
 const NARROWEST: usize = 40;
 
+/// Below this many columns text goes below other text rather than beside it.
+const NARROW: usize = 72;
+
 /// The width of tables on standard output; `None` when it is not a terminal.
 pub(crate) fn stdout_width() -> Option<usize> {
     columns(std::io::stdout()).map(|width| width.max(NARROWEST))
@@ -149,6 +160,11 @@ pub(crate) fn stderr_width() -> Option<usize> {
 /// The columns of the terminal on standard error; `None` when it is not a terminal.
 pub(crate) fn stderr_columns() -> Option<usize> {
     columns(std::io::stderr())
+}
+
+/// Whether standard output is a terminal on which text in columns has no room.
+pub(crate) fn stdout_is_narrow() -> bool {
+    columns(std::io::stdout()).is_some_and(|width| width < NARROW)
 }
 
 fn columns(output: impl std::io::IsTerminal + std::os::fd::AsFd) -> Option<usize> {
@@ -173,6 +189,36 @@ pub(crate) fn is_control(c: char) -> bool {
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
     );
     c.is_control() || is_direction
+}
+
+/// A text for a terminal of a width: lines that are longer go on in the next, behind so many blanks. Words stay whole, also
+/// such as are longer than a line: a path can be copied then.
+pub(crate) fn wrapped(text: &str, width: Option<usize>, indent: usize) -> String {
+    let Some(width) = width.filter(|width| *width > indent) else {
+        return text.to_owned();
+    };
+    let lines = text.split('\n').map(|line| {
+        if line.width() <= width {
+            return line.to_owned();
+        }
+        let mut out = String::new();
+        let (mut used, mut gap) = (0, 0);
+        for (at, word) in line.split(' ').enumerate() {
+            gap += usize::from(at > 0);
+            if word.is_empty() {
+                continue;
+            }
+            if used > 0 && used + gap + word.width() > width {
+                out.push('\n');
+                (used, gap) = (0, indent);
+            }
+            let _ = write!(out, "{:gap$}{word}", "");
+            used += gap + word.width();
+            gap = 0;
+        }
+        out
+    });
+    lines.collect::<Vec<String>>().join("\n")
 }
 
 /// A text cut to a width, with `…` where something is missing.
@@ -249,12 +295,25 @@ mod tests {
             ),
             (
                 35,
-                "NAME      LONG HEADING  BYTES\na-long-…  a-long-head…  123456\n",
+                "NAME         LONG HEADING    BYTES\na-long-name  a-long-heading  123456\n",
             ),
-            (25, "NAME      LONG HEADING\na-long-…  a-long-head…\n"),
+            (25, "NAME       LONG HEADING\na-long-n…  a-long-heading\n"),
             (16, "NAME  LONG HEAD…\na-l…  a-long-he…\n"),
         ] {
             assert_eq!(table.render(Some(width)), expected, "{width}");
+        }
+    }
+
+    #[test]
+    fn long_lines_go_on_behind_blanks_and_words_stay_whole() {
+        let text = "one  two three\n  four /a/rather/long/path, five\nsix";
+        assert_eq!(
+            wrapped(text, Some(12), 2),
+            "one  two\n  three\n  four\n  /a/rather/long/path,\n  five\nsix"
+        );
+        assert_eq!(wrapped("漢字 漢字 a", Some(7), 1), "漢字\n 漢字 a");
+        for width in [None, Some(0), Some(2), Some(33)] {
+            assert_eq!(wrapped(text, width, 2), text, "{width:?}");
         }
     }
 

@@ -5,6 +5,7 @@
 //! failure to write is nobody's concern.
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::table;
 use rustix::process::getpgrp;
 use rustix::termios::tcgetpgrp;
 use std::collections::BTreeSet;
@@ -93,8 +94,9 @@ pub(crate) fn note(text: impl fmt::Display) {
     };
     // Names of processes are among what is said.
     let text = text.to_string();
-    let lines: Vec<String> = text.lines().map(crate::table::printable).collect();
-    let _ = error.write_all(format!("{away}{}\n", lines.join("\n")).as_bytes());
+    let lines: Vec<String> = text.lines().map(table::printable).collect();
+    let text = table::wrapped(&lines.join("\n"), table::stderr_columns(), 2);
+    let _ = error.write_all(format!("{away}{text}\n").as_bytes());
 }
 
 /// Draws a line in place of the one before; an empty one takes it away. For terminals only.

@@ -6,13 +6,14 @@ mod support;
 
 use rustix::process::Signal;
 use std::fs;
-use std::io::{Read as _, Write as _};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
-use support::{Scratch, Target, collect_command, collecting, finish, report, run, wait_for_bytes};
+use support::{
+    Scratch, Target, collect_command, collecting, finish, in_a_terminal, report, run,
+    wait_for_bytes,
+};
 
 /// Enough to be in the middle of a recording.
 const SOME: u64 = 300_000;
@@ -204,46 +205,6 @@ fn through_a_pipe_into_the_reader() {
     assert!(report["total_events"].as_u64().unwrap() > 0);
     assert_eq!(finish(tool).0, 0);
     drop(scratch);
-}
-
-/// Runs a line of the shell in a terminal; types each text as soon as what was typed before is done and its mark is
-/// shown. Gives what was shown, and whether it went well; `None` where there is no terminal to be had.
-fn in_a_terminal(test: &str, line: &str, typed: &[(&str, &str)]) -> Option<(String, bool)> {
-    // Gives the command a terminal, and passes on what comes here.
-    let script = Command::new("script")
-        .args(["-qfec", line, "/dev/null"])
-        .env("TERM", "xterm")
-        // Some shells stay in between, and die of the signal that the command obeys.
-        .env("SHELL", "/bin/sh")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn();
-    let Ok(mut script) = script else {
-        peers::skipped(test, "there is no program 'script'");
-        return None;
-    };
-    let (mut shown, mut buffer) = (String::new(), [0; 4096]);
-    let mut output = script.stdout.take().unwrap();
-    let mut input = script.stdin.take().unwrap();
-    let mut typed = typed.iter();
-    let mut next = typed.next();
-    let mut seen = 0;
-    loop {
-        let count = output.read(&mut buffer).unwrap();
-        if count == 0 {
-            break;
-        }
-        shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
-        while let Some((mark, text)) = next {
-            let Some(at) = shown[seen..].find(mark) else {
-                break;
-            };
-            seen += at + mark.len();
-            input.write_all(text.as_bytes()).unwrap();
-            next = typed.next();
-        }
-    }
-    Some((shown, script.wait().unwrap().success()))
 }
 
 /// The words that record the demo program into a file, for a shell.

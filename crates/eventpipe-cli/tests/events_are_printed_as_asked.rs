@@ -12,6 +12,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use support::{Scratch, Target, answer, collecting, finish, run, tool};
+use unicode_width::UnicodeWidthStr as _;
 
 fn info() -> TraceInfo {
     TraceInfo {
@@ -410,6 +411,62 @@ fn the_same_after_rewriting_in_the_other_format() {
         out.contains("2 event, 1 metadata, 1 stack, 1 sequence point\n"),
         "{out}"
     );
+}
+
+/// Sentences and lists go on in the next line, between words; nothing is cut that is not in a table.
+#[test]
+fn lines_fit_the_terminal_whatever_its_width() {
+    const TEST: &str = "lines_fit_the_terminal_whatever_its_width";
+    let scratch = Scratch::new("narrow");
+    let file = trace(&scratch);
+    let shown = |columns: usize, command: &str| {
+        // From where the file is, which has a short name there.
+        let line = format!(
+            "cd '{}' && stty rows 50 cols {columns} && '{}' {command}",
+            scratch.path().display(),
+            tool().get_program().display(),
+        );
+        let (shown, went_well) = support::in_a_terminal(TEST, &line, &[])?;
+        assert!(went_well, "{command}: {shown}");
+        Some(shown.replace('\r', ""))
+    };
+    let name = file.file_name().unwrap().to_str().unwrap();
+    for columns in [40, 60, 100] {
+        for command in [
+            "info",
+            "events",
+            "events --stacks",
+            "events --provider Nobody",
+            "report stat",
+        ] {
+            let Some(text) = shown(columns, &format!("{command} {name}")) else {
+                return;
+            };
+            for line in text.lines() {
+                assert!(line.width() <= columns, "{columns}: {command}: {text}");
+            }
+            if command == "report stat" {
+                continue;
+            }
+            // Whatever is broken is so between words.
+            let whole = tool()
+                .args(command.split(' '))
+                .arg(name)
+                .current_dir(scratch.path())
+                .output();
+            let (_, out, said) = answer(&whole.unwrap());
+            let whole = format!("{out}{said}");
+            let whole: Vec<&str> = whole.split_whitespace().collect();
+            let words: Vec<&str> = text.split_whitespace().collect();
+            assert_eq!(words, whole, "{columns}: {command}");
+        }
+        let profiles = shown(columns, "list-profiles").unwrap_or_default();
+        let profiles: Vec<&str> = profiles.split_whitespace().collect();
+        let sentence = "gc-collect GC collections only, at very low overhead";
+        assert!(profiles.join(" ").contains(sentence), "{profiles:?}");
+    }
+    let help = shown(40, "collect -h").unwrap_or_default();
+    assert!(help.contains("<PID>\n          The process id"), "{help}");
 }
 
 /// The same words choose the same events of a file, whether they are printed or written anew.

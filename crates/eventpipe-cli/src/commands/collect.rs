@@ -249,7 +249,11 @@ fn enabled(collect: &CollectTracing, request: &Request) -> String {
     if with_arguments {
         list = list.may_cut_end(4);
     }
-    list = list.may_cut_end(3).may_cut_start(0).may_cut_end(2);
+    list = list
+        .may_cut_end(3)
+        .may_cut_start(0)
+        .may_cut_end(2)
+        .may_leave_out(&[3, 4]);
     for (config, provider) in collect.providers.iter().zip(&request.providers) {
         list.row([
             config.name.clone(),

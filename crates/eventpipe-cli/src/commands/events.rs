@@ -5,7 +5,7 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::filter::Filter;
 use crate::human;
 use crate::input;
-use crate::table::printable;
+use crate::table::{self, printable};
 use crate::terminal::{self, Out};
 use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
@@ -140,12 +140,18 @@ impl<'a> Printer<'a> {
     }
 }
 
+/// Where the provider begins in a line.
+const COLUMN: usize = 26;
+
 /// Lines for people: milliseconds, thread, provider/event, fields.
 #[derive(Debug)]
 struct Text {
     info: TraceInfo,
     options: Options,
     types: TypeNames,
+    /// Of the terminal, and where the lines go on that are longer.
+    width: Option<usize>,
+    indent: usize,
 }
 
 impl Text {
@@ -154,6 +160,8 @@ impl Text {
             info: info.clone(),
             options,
             types: TypeNames::default(),
+            width: table::stdout_width(),
+            indent: if table::stdout_is_narrow() { 6 } else { COLUMN },
         }
     }
 
@@ -161,6 +169,7 @@ impl Text {
         self.types.see(event);
     }
 
+    /// Appends to nothing: the line begins with the event.
     fn append(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> io::Result<()> {
         self.pass(event);
         let metadata = event.metadata();
@@ -198,10 +207,16 @@ impl Text {
                 .iter()
                 .try_for_each(|byte| write!(out, "{byte:02x}"))?;
         }
+        if self.width.is_some() {
+            let line = table::wrapped(&String::from_utf8_lossy(out), self.width, self.indent);
+            out.clear();
+            out.extend_from_slice(line.as_bytes());
+        }
         out.push(b'\n');
         if self.options.stacks {
+            let indent = self.indent;
             for frame in event.stack().frames() {
-                writeln!(out, "{:>26}{frame:#x}", "")?;
+                writeln!(out, "{:indent$}{frame:#x}", "")?;
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use nettrace_analysis::statistics::{start_text, version_number};
 use serde::Serialize;
 use std::collections::HashSet;
 use std::io::Write;
+use unicode_width::UnicodeWidthStr as _;
 
 /// The facts, as `--json` prints them.
 #[derive(Debug, Serialize)]
@@ -145,11 +146,14 @@ pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
     Ok(input::conclude(&arguments.file, damage))
 }
 
+/// Where the values begin.
+const COLUMN: usize = 18;
+
 fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
     let unknown = || "unknown".to_owned();
-    let mut line =
-        |name: &str, value: String| writeln!(out, "{name:<18} {}", table::printable(&value));
-    line("format", format!("version {}", facts.format))?;
+    let mut lines: Vec<(&str, String)> = Vec::new();
+    let mut line = |name, value| lines.push((name, value));
+    line("format", format!("version {}", facts.format));
     let state = if facts.complete {
         "complete"
     } else {
@@ -158,37 +162,37 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
     line(
         "size",
         format!("{} bytes, {state}", human::count(facts.bytes)),
-    )?;
-    line("start", facts.start.clone())?;
+    );
+    line("start", facts.start.clone());
     line(
         "duration",
         human::span((facts.duration_ms.max(0.0) * 1e6) as u128),
-    )?;
+    );
     line(
         "process",
         facts.process_id.map_or_else(unknown, |pid| pid.to_string()),
-    )?;
-    line("pointers", format!("{} bytes", facts.pointer_size))?;
+    );
+    line("pointers", format!("{} bytes", facts.pointer_size));
     line(
         "processors",
         facts
             .processor_count
             .map_or_else(unknown, |n| n.to_string()),
-    )?;
+    );
     let period = facts.sampling_period_ns.filter(|&ns| ns > 0);
     line(
         "sampling period",
         period.map_or_else(unknown, |ns| human::span(u128::from(ns))),
-    )?;
+    );
     line(
         "clock",
         format!(
             "{} ticks per second",
             human::count(facts.ticks_per_second.max(0) as u64)
         ),
-    )?;
+    );
     for (key, value) in &facts.pairs {
-        line(key, value.clone())?;
+        line(key, value.clone());
     }
     line(
         "events",
@@ -197,10 +201,10 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
             human::count(facts.events),
             human::count(facts.events_with_stack)
         ),
-    )?;
+    );
     let why = why_unknown(facts.lost, facts.lost_at_least, facts.format);
-    line("lost", lost_text(facts.lost, facts.lost_at_least) + why)?;
-    line("threads", human::count(facts.threads as u64))?;
+    line("lost", lost_text(facts.lost, facts.lost_at_least) + why);
+    line("threads", human::count(facts.threads as u64));
     line(
         "descriptions",
         format!(
@@ -208,6 +212,21 @@ fn print(out: &mut impl Write, facts: &Facts) -> std::io::Result<()> {
             human::number_of(facts.event_descriptions, "event"),
             human::number_of(facts.providers as u64, "provider")
         ),
-    )?;
-    line("blocks", facts.blocks.text())
+    );
+    line("blocks", facts.blocks.text());
+
+    let width = table::stdout_width();
+    // On a narrow terminal the values need the room.
+    let longest = lines.iter().map(|(name, _)| name.width()).max();
+    let column = if table::stdout_is_narrow() {
+        longest.unwrap_or(0).min(COLUMN)
+    } else {
+        COLUMN
+    };
+    for (name, value) in &lines {
+        let (name, value) = (table::printable(name), table::printable(value));
+        let text = format!("{name:<column$} {value}");
+        writeln!(out, "{}", table::wrapped(&text, width, column + 1))?;
+    }
+    Ok(())
 }

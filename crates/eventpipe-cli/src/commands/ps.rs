@@ -69,7 +69,8 @@ pub(crate) fn ps(arguments: &Ps) -> anyhow::Result<()> {
     let mut list = Table::new(&headers)
         .may_cut_end(name_column + 2)
         .may_cut_end(name_column)
-        .may_cut_end(name_column + 1);
+        .may_cut_end(name_column + 1)
+        .may_leave_out(&[name_column + 2]);
     for described in &processes {
         let process = &described.process;
         let mut cells = vec![process.pid.to_string()];

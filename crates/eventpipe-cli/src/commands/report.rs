@@ -45,7 +45,8 @@ pub(crate) fn print(
     statistics: &TraceStatistics,
 ) -> anyhow::Result<()> {
     let width = table::stdout_width();
-    writeln!(out, "{}: {}", table::printable(name), headline(statistics))?;
+    let head = format!("{}: {}", table::printable(name), headline(statistics));
+    writeln!(out, "{}", table::wrapped(&head, width, 2))?;
     if !statistics.events.is_empty() {
         let mut events = Table::new(&[
             ("EVENTS", Align::Right),

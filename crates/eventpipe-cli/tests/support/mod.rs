@@ -4,7 +4,7 @@
 pub(crate) mod fake;
 
 use rustix::process::{Pid, Signal, kill_process};
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 use std::thread::sleep;
@@ -207,4 +207,48 @@ pub(crate) fn report(path: &Path) -> (i32, serde_json::Value) {
     let (code, out, error) = run(&["report", "stat", path.to_str().unwrap(), "--json"]);
     let report = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {out}{error}"));
     (code, report)
+}
+
+/// Runs a line of the shell in a terminal; types each text as soon as what was typed before is done and its mark is
+/// shown. Gives what was shown, and whether it went well; `None` where there is no terminal to be had.
+pub(crate) fn in_a_terminal(
+    test: &str,
+    line: &str,
+    typed: &[(&str, &str)],
+) -> Option<(String, bool)> {
+    // Gives the command a terminal, and passes on what comes here.
+    let script = Command::new("script")
+        .args(["-qfec", line, "/dev/null"])
+        .env("TERM", "xterm")
+        // Some shells stay in between, and die of the signal that the command obeys.
+        .env("SHELL", "/bin/sh")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let Ok(mut script) = script else {
+        peers::skipped(test, "there is no program 'script'");
+        return None;
+    };
+    let (mut shown, mut buffer) = (String::new(), [0; 4096]);
+    let mut output = script.stdout.take().unwrap();
+    let mut input = script.stdin.take().unwrap();
+    let mut typed = typed.iter();
+    let mut next = typed.next();
+    let mut seen = 0;
+    loop {
+        let count = output.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        shown.push_str(&String::from_utf8_lossy(&buffer[..count]));
+        while let Some((mark, text)) = next {
+            let Some(at) = shown[seen..].find(mark) else {
+                break;
+            };
+            seen += at + mark.len();
+            input.write_all(text.as_bytes()).unwrap();
+            next = typed.next();
+        }
+    }
+    Some((shown, script.wait().unwrap().success()))
 }
