@@ -231,8 +231,8 @@ impl SessionRequest {
     pub fn start_file(self, path: &str) -> Result<Session, SessionError> {
         self.check()?;
         let file = output::create_file(path)?;
-        let session = start(self, Output::File(file))?;
-        session.begin(Vec::new());
+        let session = start(self, Output::File(file), |_| Vec::new())?;
+        session.begin();
         Ok(session)
     }
 
@@ -242,14 +242,18 @@ impl SessionRequest {
         self,
         callback: impl FnMut(&[u8]) + Send + 'static,
     ) -> Result<Session, SessionError> {
-        let session = start(self, Output::Callback(Box::new(callback)))?;
-        session.begin(Vec::new());
+        let session = start(self, Output::Callback(Box::new(callback)), |_| Vec::new())?;
+        session.begin();
         Ok(session)
     }
 }
 
-/// Starts a session whose output waits for [`Session::begin`].
-pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Session, SessionError> {
+/// Starts a session whose output waits for [`Session::begin`], or for the end of the process. `first` makes what stands before the stream.
+pub(crate) fn start(
+    mut request: SessionRequest,
+    output: Output,
+    first: fn(SessionId) -> Vec<u8>,
+) -> Result<Session, SessionError> {
     request.check()?;
     drain::start()?;
     let hold = request.hold_until_stop;
@@ -258,7 +262,7 @@ pub(crate) fn start(mut request: SessionRequest, output: Output) -> Result<Sessi
         request.stacks,
         request.buffering,
     )?;
-    let built = drain::take_pool().and_then(|()| build(request, output, bit, id));
+    let built = drain::take_pool().and_then(|()| build(request, output, first(id), bit, id));
     match built {
         Ok((state, consumer)) => {
             control::enable(bit, state.clone(), consumer).inspect_err(|_| state.queue.abort())?;
@@ -324,10 +328,13 @@ fn build(
             bit,
             state.clone(),
             format,
+    mut first: Vec<u8>,
             &info,
             request.stacks,
             request.rundown_keywords,
         )))
+    // Before the encoder, which begins with the header of the trace.
+    state.queue.push(&mut first);
     };
     let consumer = match request.format {
         Format::V4 => stream(WriteFormat::V4),
@@ -394,10 +401,10 @@ impl Session {
         self.state.has_ended()
     }
 
-    /// Lets the output begin, with these bytes before the stream.
-    pub(crate) fn begin(&self, first: Vec<u8>) {
+    /// Lets the output begin.
+    pub(crate) fn begin(&self) {
         if !self.hold {
-            self.state.queue.open(first);
+            self.state.queue.open(Vec::new());
         }
     }
 }

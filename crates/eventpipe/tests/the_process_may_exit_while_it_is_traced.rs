@@ -6,7 +6,9 @@
 mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Barrier;
 use std::time::Duration;
 
 use common::{Trace, everything_of};
@@ -37,6 +39,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     match arguments.get(1).map(String::as_str) {
         Some(how @ ("return" | "exit" | "other" | "twice")) => child(how),
+        Some("starting") => child_that_ends_in_a_callback(),
         _ => parent(),
     }
 }
@@ -75,6 +78,22 @@ fn child(how: &str) {
     }
 }
 
+/// The process ends while a session starts: its provider's callback returns after everything has been delivered.
+fn child_that_ends_in_a_callback() {
+    static SESSION_STARTS: Barrier = Barrier::new(2);
+    static PROCESS_ENDED: Barrier = Barrier::new(2);
+    exiting::PROVIDER.on_change(|_| {
+        SESSION_STARTS.wait();
+        PROCESS_ENDED.wait();
+    });
+    eventpipe::start();
+    println!("ready");
+    SESSION_STARTS.wait();
+    exiting::last(42);
+    eventpipe::shutdown();
+    PROCESS_ENDED.wait();
+}
+
 fn parent() {
     let folder = std::env::temp_dir().join(format!("eventpipe-exit-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the traces");
@@ -83,19 +102,30 @@ fn parent() {
             exit_once(how, round, &folder);
         }
     }
+    exit_while_a_session_starts(&folder);
     std::fs::remove_dir_all(&folder).expect("removable");
     println!("{} exits while traced: complete every time", 4 * rounds());
 }
 
-fn exit_once(how: &str, round: usize, folder: &std::path::Path) {
-    let file = folder.join("trace.nettrace");
+fn exit_while_a_session_starts(folder: &Path) {
+    let (mut child, socket) = start("starting", folder, &[]);
+    let client = Client::new(Endpoint::Socket(socket));
+    let mut session = client
+        .collect(&everything_of("Exiting"), Fallbacks::NONE)
+        .expect("the answer comes before the stream");
+    let mut stream = Vec::new();
+    session
+        .read_to_end(&mut stream)
+        .expect("the stream ends in order");
+    assert!(child.wait().expect("ends").success());
+    check(&stream, u64::from(child.id()), "starting", 0);
+}
+
+/// The child, and its socket.
+fn start(how: &str, folder: &Path, environment: &[(&str, &str)]) -> (Child, PathBuf) {
     let mut child = Command::new(std::env::current_exe().expect("known"))
         .arg(how)
-        .env("EVENTPIPE_EnableEventPipe", "1")
-        .env("EVENTPIPE_EventPipeConfig", "Exiting::5")
-        .env("EVENTPIPE_EventPipeOutputPath", &file)
-        .env("EVENTPIPE_EventPipePoolMB", "1")
-        .env("EVENTPIPE_EventPipeCircularMB", "1")
+        .envs(environment.iter().copied())
         .env("TMPDIR", folder)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -110,6 +140,20 @@ fn exit_once(how: &str, round: usize, folder: &std::path::Path) {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.to_string_lossy().ends_with("-socket"))
         .expect("the child has a socket");
+    (child, socket)
+}
+
+fn exit_once(how: &str, round: usize, folder: &Path) {
+    let file = folder.join("trace.nettrace");
+    let file_name = file.to_str().expect("a name in UTF-8");
+    let environment = [
+        ("EVENTPIPE_EnableEventPipe", "1"),
+        ("EVENTPIPE_EventPipeConfig", "Exiting::5"),
+        ("EVENTPIPE_EventPipeOutputPath", file_name),
+        ("EVENTPIPE_EventPipePoolMB", "1"),
+        ("EVENTPIPE_EventPipeCircularMB", "1"),
+    ];
+    let (mut child, socket) = start(how, folder, &environment);
     let client = Client::new(Endpoint::Socket(socket.clone()));
     let mut request = everything_of("Exiting");
     request.buffer_mb = 1;

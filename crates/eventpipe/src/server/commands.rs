@@ -115,10 +115,11 @@ fn collect(request: CollectTracing, socket: &Arc<OwnedFd>) -> Answer {
         rundown_keywords: request.rundown_keyword,
         hold_until_stop: false,
     };
-    match session::start(request, Output::Socket(socket.clone())) {
+    // It goes out when the session is on: the stream does not begin before.
+    let answer = |id: SessionId| encode_session(codec::SessionId(id.0)).into();
+    match session::start(request, Output::Socket(socket.clone()), answer) {
         Ok(session) => {
-            let answer = encode_session(codec::SessionId(session.id().0));
-            session.begin(answer.into());
+            session.begin();
             Answer::Stream
         }
         Err(_) => Answer::error(ErrorCode::FAIL),
