@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Recording, alone, client, everything_of, socket};
-use eventpipe::{ProviderRequest, SessionError, SessionRequest};
+use eventpipe::{ProviderRequest, Session, SessionError, SessionRequest};
 
 eventpipe::provider! {
     mod forking = "Forking";
@@ -24,7 +24,7 @@ eventpipe::provider! {
     fn first(number: u64);
 }
 
-fn child() -> i32 {
+fn child(parents: &Session) -> i32 {
     for number in 1000..2000 {
         forking::step(number);
         untouched::first(number);
@@ -39,6 +39,9 @@ fn child() -> i32 {
     if refused.err() != Some(SessionError::ShuttingDown) {
         return 11;
     }
+    if parents.stop() {
+        return 12;
+    }
     0
 }
 
@@ -46,6 +49,10 @@ fn main() {
     let _alone = alone();
     let path = socket();
     let recording = Recording::start(&everything_of("Forking"));
+    let own = SessionRequest::new()
+        .provider(ProviderRequest::new("Forking"))
+        .start_callback(|_| {})
+        .expect("starts");
     let rounds = 50;
     std::thread::scope(|scope| {
         let busy = scope.spawn(|| (0..20_000).for_each(forking::unused));
@@ -55,7 +62,7 @@ fn main() {
             let pid = unsafe { libc::fork() };
             assert!(pid >= 0);
             if pid == 0 {
-                let code = child();
+                let code = child(&own);
                 // SAFETY: ends the process as a return from `main` would: with the exit handlers.
                 unsafe { libc::exit(code) };
             }
@@ -86,6 +93,7 @@ fn main() {
     client()
         .process_info()
         .expect("the parent's server goes on");
+    assert!(own.stop(), "none of the children has stopped it");
     let trace = recording.stop();
     // SAFETY: the pid of our own child, which is still there.
     unsafe { libc::kill(survivor, libc::SIGKILL) };

@@ -17,6 +17,7 @@ use crate::engine::ENGINE;
 use crate::filter::{Filter, ProviderRequest};
 use crate::listener::Listener;
 #[cfg(feature = "netperf")]
+use crate::fork;
 use crate::netperf::NetPerfEncoder;
 use crate::output::{self, Output};
 use crate::queue::Queue;
@@ -381,7 +382,8 @@ impl Session {
     }
 
     /// Turns the events off and waits until everything is delivered, as long as the reader keeps reading: one that
-    /// takes nothing for ten seconds is given up. Returns whether the stream is complete.
+    /// takes nothing for ten seconds is given up. Returns whether the stream is complete; false in the child of a fork, whose parent has the
+    /// session.
     pub fn stop(&self) -> bool {
         control::disable(self.id, true);
         self.state.wait_ended(u64::MAX) && !self.state.queue.is_aborted()
@@ -482,9 +484,10 @@ impl SessionState {
         drop(forgotten);
     }
 
-    /// Waits for the end, until a time of the monotonic clock. The session's own sender (in a callback) does not wait.
+    /// Waits for the end, until a time of the monotonic clock. The session's own sender (in a callback) does not wait, nor does the child of
+    /// a fork, which has nobody to wait for.
     pub(crate) fn wait_ended(&self, deadline_ns: u64) -> bool {
-        if self.sender.load(Ordering::Relaxed) == thread::os_thread_id() {
+        if fork::is_child() || self.sender.load(Ordering::Relaxed) == thread::os_thread_id() {
             return self.has_ended();
         }
         loop {
