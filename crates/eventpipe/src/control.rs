@@ -402,6 +402,8 @@ pub(crate) fn cancel(bit: u32) {
     if let Some(mut control) = ENGINE.control.lock() {
         control.release(bit);
     }
+    // It gives the pool back if there is no other session.
+    ENGINE.drain.set();
 }
 
 /// Turns a session on: when this returns, every event that it wants is on, and every callback has been called or waits in order

@@ -84,7 +84,11 @@ fn run() {
         sessions.take_inbox();
         if sessions.active == 0 && sessions.finishing.is_empty() {
             match last_session_ns {
-                None => _ = ENGINE.drain.wait(None),
+                None => {
+                    // Woken and no session: one that did not start may have left the pool behind.
+                    ENGINE.drain.wait(None);
+                    last_session_ns = Some(clock::monotonic_ns());
+                }
                 Some(since) => {
                     let kept = clock::monotonic_ns().saturating_sub(since);
                     if let Some(left) = KEEP_POOL_NS.checked_sub(kept).filter(|left| *left > 0) {
