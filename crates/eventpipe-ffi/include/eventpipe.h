@@ -1,7 +1,9 @@
 /* EventPipe: an in-process tracing runtime that dotnet-trace, dotnet-counters, PerfView and `eventpipe` attach to.
  *
  * Handles (providers, events) live as long as the process and may be used by any thread at any time; NULL is allowed everywhere and does
- * nothing. Texts are UTF-8, closed by a zero, and copied. No function unwinds into its caller. */
+ * nothing. Texts are UTF-8, closed by a zero, and copied. No function unwinds into its caller.
+ *
+ * After eventpipe_start() or a session the library that holds the engine stays loaded, also after dlclose(). */
 #ifndef EVENTPIPE_H
 #define EVENTPIPE_H
 

@@ -14,8 +14,8 @@ fn crate_folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// The static library that cargo made beside this test.
-fn library() -> PathBuf {
+/// The library with this ending that cargo made beside this test.
+fn library(ending: &str) -> PathBuf {
     let test = std::env::current_exe().expect("this program's file");
     let folder = test.parent().expect("deps");
     let candidates = [folder, folder.parent().expect("profile")];
@@ -25,10 +25,10 @@ fn library() -> PathBuf {
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
         .filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with("libeventpipe_ffi") && name.ends_with(".a")
+            name.starts_with("libeventpipe_ffi") && name.ends_with(ending)
         })
         .max_by_key(|path| path.metadata().and_then(|file| file.modified()).ok())
-        .expect("the static library")
+        .expect("the library")
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn the_example_in_c() {
         .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])
         .arg(crate_folder().join("include"))
         .arg(crate_folder().join("examples/requests.c"))
-        .arg(library())
+        .arg(library(".a"))
         .args(["-lpthread", "-ldl", "-lm", "-o"])
         .arg(&program)
         .output()
@@ -68,6 +68,78 @@ fn the_example_in_c() {
         seen += 1;
     }
     assert_eq!(seen, 1000);
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+/// A plug-in that traces and is unloaded: the engine's threads and hooks run on.
+#[test]
+fn the_shared_library_stays_loaded() {
+    const PROGRAM: &str = r#"
+        #include <dlfcn.h>
+        #include <pthread.h>
+        #include "eventpipe.h"
+        static void *library;
+        static eventpipe_event *event;
+        static pthread_barrier_t unloaded;
+        #define FUNCTION(name) __typeof__(&name) name##_ = (__typeof__(&name))dlsym(library, #name)
+        static void *writer(void *unused) {
+            FUNCTION(eventpipe_event_write);
+            eventpipe_event_write_(event, NULL, 0, NULL, NULL);
+            pthread_barrier_wait(&unloaded);
+            pthread_barrier_wait(&unloaded);
+            return unused; /* the engine is told of the end of a thread that wrote */
+        }
+        int main(int count, char **arguments) {
+            library = dlopen(arguments[count - 2], RTLD_NOW);
+            FUNCTION(eventpipe_start);
+            FUNCTION(eventpipe_provider_create);
+            FUNCTION(eventpipe_event_define);
+            FUNCTION(eventpipe_session_start_file);
+            eventpipe_start_();
+            eventpipe_definition definition = {.id = 1, .name = "E", .level = EVENTPIPE_INFORMATIONAL};
+            uint64_t session;
+            if (eventpipe_event_define_(eventpipe_provider_create_("Unloaded"), &definition, &event) != EVENTPIPE_OK) return 2;
+            if (eventpipe_session_start_file_(arguments[count - 1], "Unloaded::5", 1, &session) != EVENTPIPE_OK) return 3;
+            pthread_t thread;
+            pthread_barrier_init(&unloaded, NULL, 2);
+            pthread_create(&thread, NULL, writer, NULL);
+            pthread_barrier_wait(&unloaded);
+            if (dlclose(library) != 0) return 4;
+            pthread_barrier_wait(&unloaded);
+            return pthread_join(thread, NULL);
+        }"#;
+    let folder = std::env::temp_dir().join(format!("eventpipe-unload-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (source, program) = (folder.join("unload.c"), folder.join("unload"));
+    std::fs::write(&source, PROGRAM).expect("writable");
+    let compiled = Command::new("cc")
+        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(crate_folder().join("include"))
+        .arg(&source)
+        .args(["-lpthread", "-ldl", "-o"])
+        .arg(&program)
+        .output()
+        .expect("a C compiler");
+    assert!(
+        compiled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&compiled.stderr)
+    );
+    let trace = folder.join("trace.nettrace");
+    let ran = Command::new(&program)
+        .arg(library(".so"))
+        .arg(&trace)
+        .env("TMPDIR", &folder)
+        .status()
+        .expect("starts");
+    assert!(ran.success(), "{ran}");
+    let bytes = std::fs::read(&trace).expect("a trace");
+    let mut reader = nettrace::Reader::new(bytes.as_slice()).expect("a trace");
+    let mut seen = Vec::new();
+    while let Some(event) = reader.next_event().expect("readable") {
+        seen.push(event.metadata().name.clone());
+    }
+    assert_eq!(seen, ["E", "ProcessInfo"], "complete, by the exit");
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 

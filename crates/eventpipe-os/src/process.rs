@@ -315,6 +315,28 @@ pub fn at_fork_child(hook: fn()) -> Result<(), Error> {
     }
 }
 
+/// Keeps the shared library that this code is in, if it is in one, from being unloaded: for who starts threads or adds hooks, which run
+/// the library's code as long as the process lives.
+#[cfg(feature = "std")]
+pub fn stay_loaded() {
+    if cfg!(target_feature = "crt-static") {
+        // No library, and no loader.
+        return;
+    }
+    let mut place = core::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    let here = stay_loaded as *const () as *const core::ffi::c_void;
+    // SAFETY: asks only; a valid place for the answer.
+    let found = unsafe { libc::dladdr(here, place.as_mut_ptr()) };
+    // SAFETY: zeroes are a valid value.
+    let file = unsafe { place.assume_init() }.dli_fname;
+    if found != 0 && !file.is_null() {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: the loader's own name of what is loaded already, so nothing is loaded and no code of it runs. In the program itself
+        // this does nothing.
+        unsafe { libc::dlopen(file, flags) };
+    }
+}
+
 /// The user at the other end of a Unix socket. Not by rustix, whose answer has no room for the process id 0, which is
 /// what the kernel says of a process that is not in our pid namespace. None if it is no such socket.
 pub fn peer_user(socket: BorrowedFd<'_>) -> Option<u32> {

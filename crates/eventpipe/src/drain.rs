@@ -52,6 +52,8 @@ pub(crate) fn start() -> Result<(), SessionError> {
     }
     let mut running = RUNNING.lock();
     if !*running {
+        #[cfg(feature = "std")]
+        process::stay_loaded();
         clock::note_start();
         ENGINE.ring.set_wake(&ENGINE.drain);
         process::at_exit(exit::shutdown)?;
