@@ -9,6 +9,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use dotnet_diagnostics::client::{Client, Endpoint};
 use dotnet_diagnostics::codec::{Advertise, Command as Id, Header, Request};
@@ -355,6 +356,25 @@ fn several_ports_are_dialled_each_for_itself_and_again_when_a_monitor_comes_back
         drop((monitor, waiting));
         std::fs::remove_file(&third).expect("ours");
     }
+    traced.end();
+}
+
+/// The traced program has better things to do than to dial as fast as a monitor hangs up.
+#[test]
+fn a_monitor_that_hangs_up_at_once_is_left_alone_for_a_moment() {
+    let folder = Folder::new("hang-up");
+    let path = folder.file("monitor");
+    let monitor = bind(&path);
+    let ports = format!("{},nosuspend", path.display());
+    let mut traced = Traced::start(&folder, "plain", &[("DOTNET_DiagnosticPorts", &ports)]);
+    traced.started();
+    drop(accept(&monitor, &traced));
+    let begun = Instant::now();
+    for _ in 0..20 {
+        drop(accept(&monitor, &traced));
+    }
+    // Ten milliseconds each. (At least so long: a slow machine makes it longer.)
+    assert!(begun.elapsed() >= Duration::from_millis(190));
     traced.end();
 }
 

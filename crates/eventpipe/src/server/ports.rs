@@ -11,7 +11,7 @@ use eventpipe_os::sync::Signal;
 use eventpipe_os::text::c_string;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::net::{SendFlags, SocketAddrUnix};
+use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix};
 
 use super::connection::Connection;
 use super::socket::stream_socket;
@@ -169,11 +169,13 @@ impl Port {
             return None;
         }
         let socket = self.socket.take()?;
-        if ready.contains(PollFlags::IN) {
+        let mut byte = [0];
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        if rustix::net::recv(&socket, &mut byte, flags).is_ok_and(|(count, _)| count > 0) {
             self.retry_at_ns = now_ns;
             return Some(Connection::new(socket, self.number, now_ns));
         }
-        // The monitor has gone away.
+        // The monitor has gone away, or does not want us: it is not dialled as fast as it hangs up.
         self.pause_ns = FIRST_PAUSE_NS;
         self.pause(now_ns);
         None
