@@ -175,11 +175,9 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Writers that wait for a reader would wait for ever.
+    /// Nobody else can read, so the session would only keep its place, and writers that wait for a reader would wait for ever.
     fn drop(&mut self) {
-        if self.feed.blocking {
-            self.stop();
-        }
+        self.stop();
     }
 }
 

@@ -74,6 +74,25 @@ fn the_place_of_a_session_that_has_ended_is_free_at_once() {
     assert!(sessions.iter().all(|session| session.stop()));
 }
 
+/// One after the other more than there are places: those that were dropped keep none.
+#[test]
+fn a_program_that_stops_listening_to_itself_frees_the_place() {
+    let _alone = alone();
+    for number in 0..200 {
+        let request = || SessionRequest::new().provider(ProviderRequest::new("Shared"));
+        // The place is free as soon as the drain has had its turn.
+        let listener = (0..10_000).find_map(|_| match request().listen() {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                assert_eq!(error, SessionError::TooManySessions);
+                std::thread::sleep(Duration::from_millis(1));
+                None
+            }
+        });
+        assert!(listener.is_some(), "place {number} is never free");
+    }
+}
+
 #[test]
 fn ids_are_never_used_again() {
     let _alone = alone();
