@@ -23,6 +23,18 @@ pub fn physical_bytes() -> u64 {
     }
 }
 
+/// How much address space the process may still take (`ulimit -v`); `None`: as much as there is.
+#[cfg(feature = "std")]
+pub fn address_space_left() -> Option<u64> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::As).current?;
+    let mut text = [0; 128];
+    let length = crate::process::read_file(c"/proc/self/statm", &mut text).ok()?;
+    // The first number is the size of the process in pages.
+    let digits = text.get(..length)?.split(|byte| *byte == b' ').next()?;
+    let pages = crate::text::number(digits, 10)?;
+    Some(limit.saturating_sub(pages.saturating_mul(PAGE as u64)))
+}
+
 /// What a processor fetches at a time.
 const CACHE_LINE: usize = 64;
 

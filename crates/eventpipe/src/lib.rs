@@ -131,7 +131,7 @@ pub use session::{
 /// | `EnableEventPipe` | not 0: a session into a file, from the start to the end of the process |
 /// | `EventPipeConfig` | its providers, `name[:keywords[:level[:arguments]]],…` ([`parse_provider_string`]); those of the [`Host`], else everything, if missing |
 /// | `EventPipeOutputPath` | its file, `{pid}` being replaced; `trace.nettrace` if missing |
-/// | `EventPipeCircularMB` | megabytes that may wait for a slow disk; 256 if missing |
+/// | `EventPipeCircularMB` | megabytes that may wait for a slow disk, less than 4096 ([`SessionRequest::buffer_mb`]); 256 if missing |
 /// | `EventPipeBufferingMode` | 1: writers wait for a slow disk and lose nothing; 0, the default: events are lost; anything else, or 1 without streaming: no session |
 /// | `EventPipeOutputStreaming` | 0: the file is written at the end only |
 /// | `EventPipeEnableStackwalk` | 0: events carry no stacks, in no session |

@@ -6,6 +6,8 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+#[cfg(feature = "std")]
+use eventpipe_os::memory;
 use eventpipe_os::sync::Signal;
 use eventpipe_os::{clock, thread};
 use nettrace::WriteFormat;
@@ -15,9 +17,9 @@ use crate::control;
 use crate::encoder::SessionEncoder;
 use crate::engine::ENGINE;
 use crate::filter::{Filter, ProviderRequest};
+use crate::fork;
 use crate::listener::Listener;
 #[cfg(feature = "netperf")]
-use crate::fork;
 use crate::netperf::NetPerfEncoder;
 use crate::output::{self, Output};
 use crate::queue::Queue;
@@ -175,7 +177,8 @@ impl SessionRequest {
         self
     }
 
-    /// How many megabytes may wait for a slow reader before events are lost; at least 1.
+    /// How many megabytes may wait for a slow reader before events are lost: at least 1, and less than 4096, as in .NET. In a process whose
+    /// address space is limited (`ulimit -v`) it is no more than a quarter of what is left of that.
     #[must_use]
     pub fn buffer_mb(mut self, megabytes: u32) -> Self {
         self.buffer_mb = megabytes;
@@ -311,31 +314,37 @@ pub(crate) fn start_listener(mut request: SessionRequest) -> Result<Listener, Se
     }
 }
 
+/// A request may name any number of megabytes; it is the traced program whose memory they are.
 fn buffer_bytes(request: &SessionRequest) -> usize {
-    // 64 bits throughout: a request may name any number of megabytes.
-    usize::try_from(u64::from(request.buffer_mb.max(1)) << 20).unwrap_or(usize::MAX)
+    const MOST: u64 = (4 << 30) - 1;
+    let bytes = (u64::from(request.buffer_mb.max(1)) << 20).min(MOST);
+    // A program that reaches its limit may not survive it. A quarter for address space that the session takes at once, a quarter for what
+    // it allocates bit by bit, and half for the program.
+    #[cfg(feature = "std")]
+    let bytes = bytes.min(memory::address_space_left().map_or(u64::MAX, |left| left / 4));
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 fn build(
     request: SessionRequest,
     output: Output,
+    mut first: Vec<u8>,
     bit: u32,
     id: SessionId,
 ) -> Result<(Arc<SessionState>, Consumer), SessionError> {
     let state = SessionState::new(id, buffer_bytes(&request), request.buffering)?;
+    // Before the encoder, which begins with the header of the trace.
+    state.queue.push(&mut first);
     let info = process_info::trace_info();
     let stream = |format| {
         Consumer::Stream(Box::new(SessionEncoder::new(
             bit,
             state.clone(),
             format,
-    mut first: Vec<u8>,
             &info,
             request.stacks,
             request.rundown_keywords,
         )))
-    // Before the encoder, which begins with the header of the trace.
-    state.queue.push(&mut first);
     };
     let consumer = match request.format {
         Format::V4 => stream(WriteFormat::V4),
