@@ -72,7 +72,7 @@ typedef struct eventpipe_definition {
     size_t field_count;
 } eventpipe_definition;
 
-/* A piece of a payload. */
+/* A piece of a payload. Where the address is NULL, it is as many zeros. */
 typedef struct eventpipe_piece {
     const void *address;
     size_t size;

@@ -165,7 +165,10 @@ impl eventpipe::Payload for Pieces<'_> {
             else {
                 return;
             };
-            if !piece.address.is_null() {
+            if piece.address.is_null() {
+                // Not what an earlier event has left there.
+                place.fill(0);
+            } else {
                 let from = piece.address.cast::<u8>();
                 // SAFETY: the writer of the event promises so many bytes, and `place` is as long and our own.
                 unsafe { from.copy_to_nonoverlapping(place.as_mut_ptr(), piece.size) };

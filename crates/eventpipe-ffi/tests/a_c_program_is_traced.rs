@@ -1,7 +1,7 @@
 //! Promise: the example in C compiles without warnings, as C and as C++, and what it writes is in its trace; what is wrong with arguments
 //! is a status, not a crash.
 
-use std::ffi::c_char;
+use std::ffi::{c_char, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -163,6 +163,62 @@ fn the_header_is_c_plus_plus_too() {
         status.status.success() || message.contains("cc1plus"),
         "{message}"
     );
+}
+
+/// A piece without an address is zeros, whatever has been at its place in the buffer.
+#[test]
+fn a_piece_without_address_holds_nothing_of_other_events() {
+    let folder = std::env::temp_dir().join(format!("eventpipe-zeros-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("trace.nettrace");
+    // SAFETY: the text is closed by a zero.
+    let provider = unsafe { eventpipe_ffi::eventpipe_provider_create(c"Zeros".as_ptr()) };
+    // SAFETY: a handle of the library.
+    let provider = unsafe { provider.as_ref() }.expect("a provider");
+    let event = provider.define(eventpipe::Definition::new("Piece").id(1));
+    let event = std::ptr::from_ref(event).cast();
+    let session = eventpipe::SessionRequest::new()
+        .provider(eventpipe::ProviderRequest::new("Zeros"))
+        .start_file(file.to_str().expect("a name in UTF-8"))
+        .expect("starts");
+    /// `eventpipe_piece`.
+    #[repr(C)]
+    struct Piece(*const u8, usize);
+    unsafe extern "C" {
+        fn eventpipe_event_write(
+            event: *const c_void,
+            pieces: *const Piece,
+            count: usize,
+            activity_id: *const u8,
+            related_activity_id: *const u8,
+        );
+    }
+    let secret = [0xAA_u8; 1000];
+    let null = std::ptr::null();
+    // More than the pool takes (64 MB), so that its blocks have been used before.
+    for _ in 0..80 {
+        for (marker, address) in [(0xAA_u8, secret.as_ptr()), (0, null)] {
+            let pieces = [Piece(&raw const marker, 1), Piece(address, secret.len())];
+            for _ in 0..500 {
+                // SAFETY: a handle, and pieces that can be read or have no address.
+                unsafe { eventpipe_event_write(event, pieces.as_ptr(), 2, null, null) };
+            }
+        }
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert!(session.stop());
+    let bytes = std::fs::read(&file).expect("a trace");
+    let mut reader = nettrace::Reader::new(bytes.as_slice()).expect("a trace");
+    let mut zeros = 0;
+    while let Some(event) = reader.next_event().expect("readable") {
+        if event.metadata().name == "Piece" {
+            let marker = event.payload()[0];
+            assert!(event.payload().iter().all(|byte| *byte == marker));
+            zeros += usize::from(marker == 0);
+        }
+    }
+    assert!(zeros > 0);
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
 #[test]
