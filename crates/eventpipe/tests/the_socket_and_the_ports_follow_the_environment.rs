@@ -162,6 +162,20 @@ fn the_socket_lies_in_tmpdir_for_its_owner_and_goes_with_the_process() {
 }
 
 #[test]
+fn the_folder_may_have_any_name_that_the_system_knows() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new("bytes");
+    let odd = Folder(folder.0.join(std::ffi::OsStr::from_bytes(b"caf\xE9")));
+    std::fs::create_dir(&odd.0).expect("a folder");
+    let mut traced = Traced::start(&odd, "plain", &[]);
+    traced.started();
+    let info = client_of(socket_in(&odd)).process_info().expect("answered");
+    assert_eq!(info.process_id, u64::from(traced.child.id()));
+    traced.end();
+    assert_eq!(odd.names(), [""; 0]);
+}
+
+#[test]
 fn a_folder_whose_name_is_too_long_gives_a_warning_and_no_socket() {
     let folder = Folder::new("long");
     let long = folder.file(&"x".repeat(100));

@@ -1,7 +1,7 @@
 //! The listening socket: its name, its protection, and that it disappears with the process (ipc.md 3).
 
 use alloc::ffi::CString;
-use alloc::string::String;
+use alloc::vec::Vec;
 use core::ffi::CStr;
 
 use eventpipe_os::process;
@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::message;
-use crate::process_info::text;
 
 const BACKLOG: i32 = 255;
 
@@ -58,23 +57,23 @@ pub(super) struct Listener {
 }
 
 /// `{directory}/dotnet-diagnostic-{pid}-{start time}-socket`.
-fn path() -> String {
+fn path() -> Vec<u8> {
     let directory = process::env("TMPDIR").filter(|directory| !directory.is_empty());
-    let mut path = directory.map_or_else(|| String::from("/tmp/"), |directory| text(&directory));
-    if !path.ends_with('/') {
-        path.push('/');
+    let mut path = directory.unwrap_or_else(|| Vec::from(b"/tmp"));
+    if !path.ends_with(b"/") {
+        path.push(b'/');
     }
-    path.push_str("dotnet-diagnostic-");
-    path.push_str(&message::decimal(u64::from(process::pid())));
-    path.push('-');
-    path.push_str(&message::decimal(process::start_ticks()));
-    path.push_str("-socket");
+    path.extend_from_slice(b"dotnet-diagnostic-");
+    path.extend_from_slice(message::decimal(u64::from(process::pid())).as_bytes());
+    path.push(b'-');
+    path.extend_from_slice(message::decimal(process::start_ticks()).as_bytes());
+    path.extend_from_slice(b"-socket");
     path
 }
 
 impl Listener {
     pub(super) fn open() -> Result<Self, ListenError> {
-        let path = c_string(path().as_bytes()).ok_or(Errno::INVAL)?;
+        let path = c_string(&path()).ok_or(Errno::INVAL)?;
         let address = SocketAddrUnix::new(&*path).map_err(|_| ListenError::PathTooLong)?;
         let socket = stream_socket()?;
         // The mode of the descriptor becomes the mode of the file at the bind: there is no moment with a wider one.
