@@ -135,21 +135,27 @@ impl Report<'_, '_> {
         };
         let memory = open("/proc/self/mem", OFlags::RDONLY);
         // Ranges of a module follow each other, the one with its header first.
-        let mut module: (&[u8], u64, Option<String>) = (b"", 0, None);
+        let mut header: Option<Mapping<'_>> = None;
+        let mut id = None;
         for mapping in maps::mappings(&maps) {
             let is_module = mapping.path.starts_with(b"/") || mapping.path == b"[vdso]";
             if !is_module || !self.has_time() {
                 continue;
             }
-            if mapping.offset == 0 && (mapping.path, mapping.inode) != (module.0, module.1) {
-                let id = memory
-                    .as_ref()
-                    .and_then(|memory| build_id(memory, &mapping));
-                module = (mapping.path, mapping.inode, id);
+            let is_other =
+                |header: &Mapping<'_>| (header.path, header.inode) != (mapping.path, mapping.inode);
+            if mapping.offset == 0 && header.as_ref().is_none_or(is_other) {
+                (header, id) = (Some(mapping), None);
             }
             if mapping.executable {
-                let known = (mapping.path, mapping.inode) == (module.0, module.1);
-                let id = module.2.as_deref().filter(|_| known);
+                // Looked at only now: what has no code may be a device's registers.
+                let id = match (&header, &memory) {
+                    (Some(header), Some(memory)) if !is_other(header) => {
+                        let id = id.get_or_insert_with(|| build_id(memory, header));
+                        id.as_deref()
+                    }
+                    _ => None,
+                };
                 let path = text(mapping.path);
                 let (start, end) = (mapping.start, mapping.end);
                 self.put(
