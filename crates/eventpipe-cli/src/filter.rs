@@ -3,6 +3,7 @@
 use crate::absent;
 use crate::cli::Events;
 use crate::human::Moment;
+use crate::terminal::note;
 use nettrace::pattern::matches;
 use nettrace::payload::{Fields, Value};
 use nettrace::runtime_events::TypeNames;
@@ -21,8 +22,7 @@ pub(crate) struct Filter<'a> {
     /// Which of the names that were asked for some event has.
     found_providers: Vec<bool>,
     found_events: Vec<bool>,
-    /// The value at hand, as JSON.
-    text: Vec<u8>,
+    conditions: Conditions,
 }
 
 impl<'a> Filter<'a> {
@@ -37,7 +37,7 @@ impl<'a> Filter<'a> {
             types: TypeNames::default(),
             found_providers: vec![false; arguments.provider.len()],
             found_events: vec![false; arguments.event.len()],
-            text: Vec::new(),
+            conditions: Conditions::new(&arguments.conditions),
         }
     }
 
@@ -53,6 +53,9 @@ impl<'a> Filter<'a> {
         absent::tell_of_providers(file, &providers, there);
         let events = not_seen(&self.arguments.event, &self.found_events);
         absent::tell_of_events(file, &events, described, self.info.pointer_size);
+        if let Some(absent) = self.conditions.absent() {
+            note(format_args!("{file}: {absent}"));
+        }
     }
 
     /// Whether an event passes. Every event has to be shown to the filter, in order.
@@ -88,20 +91,85 @@ impl<'a> Filter<'a> {
                 return false;
             }
         }
-        let (types, text) = (&self.types, &mut self.text);
-        wanted.conditions.iter().all(|(path, expected)| {
-            let mut holds = false;
-            let mut visit = |name: &str, value: Option<Value<'_>>| {
-                holds |= field_is(name, value, path, expected, text);
-            };
-            schema.show(event.payload(), event.process_id(), types, &mut visit);
-            holds
-        })
+        self.conditions.hold(event, &self.types)
     }
 }
 
+/// Fields that must have certain values. Remembers whether any event had them.
+#[derive(Debug)]
+pub(crate) struct Conditions {
+    /// Paths of fields, and the values.
+    list: Vec<(String, String)>,
+    /// Which of the fields some event had.
+    found: Vec<bool>,
+    /// For each an event that lacks it, and what that has.
+    lacking: Vec<Option<(String, Vec<String>)>>,
+    /// The value at hand, as JSON.
+    text: Vec<u8>,
+}
+
+impl Conditions {
+    pub(crate) fn new(list: &[(String, String)]) -> Conditions {
+        Conditions {
+            list: list.to_vec(),
+            found: vec![false; list.len()],
+            lacking: vec![None; list.len()],
+            text: Vec::new(),
+        }
+    }
+
+    /// Whether an event has all the values.
+    pub(crate) fn hold(&mut self, event: &Event<'_>, types: &TypeNames) -> bool {
+        let schema = event.schema();
+        let (payload, process) = (event.payload(), event.process_id());
+        let states = self.found.iter_mut().zip(&mut self.lacking);
+        for ((path, expected), (found, lacking)) in self.list.iter().zip(states) {
+            let (mut holds, mut has) = (false, false);
+            schema.show(payload, process, types, &mut |name, value| {
+                has |= leads_to(path, name);
+                holds |= field_is(name, value, path, expected, &mut self.text);
+            });
+            *found |= has;
+            if !has && lacking.is_none() {
+                let mut names = Vec::new();
+                schema.show(payload, process, types, &mut |name, _| {
+                    names.push(name.to_owned());
+                });
+                *lacking = Some((schema.event_name().to_owned(), names));
+            }
+            if !holds {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The first of the fields that no event had, in words.
+    pub(crate) fn absent(&self) -> Option<String> {
+        let states = self.found.iter().zip(&self.lacking);
+        let mut absent = self.list.iter().zip(states);
+        let (path, (event, names)) = absent.find_map(|((path, _), (found, lacking))| {
+            let lacking = lacking.as_ref().filter(|_| !found)?;
+            Some((path, lacking))
+        })?;
+        let names = match names.as_slice() {
+            [] => "no fields".to_owned(),
+            names => names.join(", "),
+        };
+        Some(format!("no field is called '{path}'; {event} has {names}"))
+    }
+}
+
+/// Whether a path is that of a field, or of one inside it. The one field of a self-describing event has no name.
+fn leads_to(path: &str, name: &str) -> bool {
+    name.is_empty()
+        || path
+            .strip_prefix(name)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 /// Whether the field `name`, or one inside it that `path` leads to, has the expected value.
-pub(crate) fn field_is(
+fn field_is(
     name: &str,
     value: Option<Value<'_>>,
     path: &str,

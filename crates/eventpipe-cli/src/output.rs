@@ -7,7 +7,7 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::signals;
 use crate::table::is_control;
 use anyhow::Context as _;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -186,10 +186,7 @@ impl WholeFile {
         }
         check_free(path, force)?;
         let name = path.file_name().ok_or_else(|| not_a_file(path))?;
-        let mut temporary_name = std::ffi::OsString::from(".");
-        temporary_name.push(name);
-        temporary_name.push(format!(".{}.part", std::process::id()));
-        let temporary = path.with_file_name(temporary_name);
+        let temporary = path.with_file_name(unfinished(name));
         let unfinished = temporary.clone();
         // Before there is a file. Without handlers a signal leaves the file, as SIGKILL does.
         let _ = signals::forward(move |signal| {
@@ -299,6 +296,14 @@ pub(crate) fn cause(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "the directory does not exist".to_owned(),
         _ => error.to_string(),
     }
+}
+
+/// The name that a file has until it is complete.
+pub(crate) fn unfinished(name: &OsStr) -> OsString {
+    let mut unfinished = OsString::from(".");
+    unfinished.push(name);
+    unfinished.push(format!(".{}.part", std::process::id()));
+    unfinished
 }
 
 /// A path derived from an input's: `a/b.nettrace` with `v6` gives `a/b.v6.nettrace`.

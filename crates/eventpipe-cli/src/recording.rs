@@ -9,11 +9,10 @@
 //! complete block and given its end tag by [`close_cut`], so that readers which refuse unfinished
 //! files take it too.
 
-use crate::filter;
+use crate::filter::Conditions;
 use crate::human;
 use crate::terminal::note;
 use nettrace::pattern;
-use nettrace::payload::Value;
 use nettrace::runtime_events::TypeNames;
 use nettrace::{Error, ErrorKind, Event, FormatVersion, Reader};
 use std::collections::BTreeSet;
@@ -76,19 +75,20 @@ pub(crate) struct RolledFiles {
 /// The event that ends a recording.
 pub(crate) struct StopWhen {
     /// Its provider.
-    pub(crate) provider: String,
+    provider: String,
     /// Its name; any event of the provider if there is none.
-    pub(crate) event: Option<String>,
+    event: Option<String>,
     /// Fields and their values.
-    pub(crate) fields: Vec<(String, String)>,
+    fields: Vec<(String, String)>,
+    conditions: Conditions,
     /// Called once.
     pub(crate) stop: Option<Box<dyn FnOnce() + Send>>,
     /// Whether it was said that the event does not have the field.
-    pub(crate) has_warned: bool,
+    has_warned: bool,
     /// Events of this provider and name, whatever their fields.
-    pub(crate) alike: u64,
+    alike: u64,
     /// Names of other events of the provider, some.
-    pub(crate) others: BTreeSet<String>,
+    others: BTreeSet<String>,
 }
 
 /// So many names of events are shown in place of one that never came.
@@ -105,6 +105,7 @@ impl StopWhen {
             provider: provider.to_owned(),
             event: event.map(str::to_owned),
             fields: fields.to_vec(),
+            conditions: Conditions::new(fields),
             stop: None,
             has_warned: false,
             alike: 0,
@@ -170,30 +171,12 @@ impl StopWhen {
     }
 
     fn has_fields(&mut self, event: &Event<'_>) -> bool {
-        let (types, mut text) = (TypeNames::default(), Vec::new());
-        for (field, expected) in &self.fields {
-            let (mut holds, mut known) = (false, Vec::new());
-            let mut visit = |name: &str, value: Option<Value<'_>>| {
-                holds |= filter::field_is(name, value, field, expected, &mut text);
-                known.push(name.to_owned());
-            };
-            event
-                .schema()
-                .show(event.payload(), event.process_id(), &types, &mut visit);
-            let first = field.split('.').next().unwrap_or(field);
-            let is_known = known.iter().any(|name| name.is_empty() || name == first);
-            if !is_known && !self.has_warned {
-                self.has_warned = true;
-                note(format_args!(
-                    "eventpipe: the stopping event has no field '{field}'; it has: {}",
-                    known.join(", ")
-                ));
-            }
-            if !holds {
-                return false;
-            }
+        let holds = self.conditions.hold(event, &TypeNames::default());
+        if let (false, Some(absent)) = (self.has_warned, self.conditions.absent()) {
+            self.has_warned = true;
+            note(format_args!("eventpipe: the stopping event: {absent}"));
         }
-        true
+        holds
     }
 }
 

@@ -57,12 +57,17 @@ impl Rolling {
             at: PathBuf::new(),
         };
         check_beside(path)?;
-        let first = rolling.numbered(1);
+        let first = rolling.first();
         check(&first, force)?;
         rolling
             .begin()
             .map_err(|error| cannot_write(&first, error))?;
         Ok(rolling)
+    }
+
+    /// The name that the first file gets.
+    pub(crate) fn first(&self) -> PathBuf {
+        self.numbered(1)
     }
 
     fn numbered(&self, number: u64) -> PathBuf {

@@ -192,7 +192,7 @@ pub(crate) fn is_control(c: char) -> bool {
 }
 
 /// A text for a terminal of a width: lines that are longer go on in the next, behind so many blanks. Words stay whole, also
-/// such as are longer than a line: a path can be copied then.
+/// such as are longer than a line: a path can be copied then. But those that hold JSON are broken behind its commas.
 pub(crate) fn wrapped(text: &str, width: Option<usize>, indent: usize) -> String {
     let Some(width) = width.filter(|width| *width > indent) else {
         return text.to_owned();
@@ -205,16 +205,17 @@ pub(crate) fn wrapped(text: &str, width: Option<usize>, indent: usize) -> String
         let (mut used, mut gap) = (0, 0);
         for (at, word) in line.split(' ').enumerate() {
             gap += usize::from(at > 0);
-            if word.is_empty() {
-                continue;
+            let is_json = word.width() > width - indent && word.contains(",\"");
+            let end = if is_json { ',' } else { ' ' };
+            for part in word.split_inclusive(end) {
+                if used > 0 && used + gap + part.width() > width {
+                    out.push('\n');
+                    (used, gap) = (0, indent);
+                }
+                let _ = write!(out, "{:gap$}{part}", "");
+                used += gap + part.width();
+                gap = 0;
             }
-            if used > 0 && used + gap + word.width() > width {
-                out.push('\n');
-                (used, gap) = (0, indent);
-            }
-            let _ = write!(out, "{:gap$}{word}", "");
-            used += gap + word.width();
-            gap = 0;
         }
         out
     });
@@ -310,6 +311,10 @@ mod tests {
         assert_eq!(
             wrapped(text, Some(12), 2),
             "one  two\n  three\n  four\n  /a/rather/long/path,\n  five\nsix"
+        );
+        assert_eq!(
+            wrapped(r#"x {"a":1,"b":[2,3],"c":4}"#, Some(14), 4),
+            "x {\"a\":1,\n    \"b\":[2,3],\n    \"c\":4}"
         );
         assert_eq!(wrapped("漢字 漢字 a", Some(7), 1), "漢字\n 漢字 a");
         for width in [None, Some(0), Some(2), Some(33)] {

@@ -59,7 +59,7 @@ fn of_a_name_with_a_value() {
     let (code, _, error) = finish(collecting(target.pid(), &fourth, &arguments));
     assert_eq!(code, 0, "{error}");
     assert!(
-        error.contains("no field 'NoSuchField'") && error.contains(field.as_str()),
+        error.contains("no field is called 'NoSuchField'; ") && error.contains(field.as_str()),
         "{error}"
     );
 

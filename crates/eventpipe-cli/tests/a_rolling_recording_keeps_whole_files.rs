@@ -101,6 +101,7 @@ fn and_together_they_hold_what_was_written() {
         let length = std::fs::metadata(file).unwrap().len();
         assert!(length < 400_000, "{}: {length}", file.display());
     }
+    assert!(error.contains("/a.0001.nettrace and so on"), "{error}");
     assert!(!scratch.file("a.nettrace").exists());
     // A second recording does not touch them.
     let again = collecting(target.pid(), &file, &["--roll", "200KB"]);

@@ -141,6 +141,23 @@ fn in_both_orders_and_through_every_filter() {
         [10]
     );
     assert!(numbers(file, &["--where", "nothing=13"]).is_empty());
+    // A value that none has is one thing, a field that none has another.
+    for (condition, hint) in [
+        (&["nothing=13"][..], true),
+        (&["number=13", "nothing.here=1"], true),
+        (&["number=99"], false),
+        (&["number=99", "what=x"], false),
+    ] {
+        let mut words = vec!["events", file];
+        words.extend(condition.iter().flat_map(|field| ["--where", field]));
+        let (code, out, said) = run(&words);
+        assert!(code == 0 && out.is_empty(), "{condition:?}: {out}{said}");
+        let has = ["Order/Start has number, what", "Low has number, what"];
+        let is_said = said.contains("no field is called 'nothing");
+        assert_eq!(is_said, hint, "{condition:?}: {said}");
+        let has = has.iter().any(|has| said.contains(has));
+        assert_eq!(has, hint, "{condition:?}: {said}");
+    }
     let (code, out, error) = run(&["events", file, "--provider", "Nobody"]);
     assert_eq!((code, out.as_str()), (0, ""));
     assert!(error.contains("none of 5 events"), "{error}");

@@ -136,11 +136,14 @@ fn run(
             return Err(error);
         }
     };
+    let into = match &rolling {
+        Some(rolling) => format!("{} and so on", rolling.first().display()),
+        None => file.name(),
+    };
     note(format_args!(
-        "recording {} (process {pid}, session {:#x}) into {}",
+        "recording {} (process {pid}, session {:#x}) into {into}",
         table::printable(name),
         session.id().0,
-        file.name()
     ));
     let stop_when = arguments.stopping_provider.as_ref().map(|provider| {
         let event = arguments.stopping_event.as_deref();

@@ -52,10 +52,7 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         let cause = "the directory does not exist where the process runs";
         return Err(cannot_write(&path, cause).into());
     }
-    let mut temporary_name = std::ffi::OsString::from(".");
-    temporary_name.push(name);
-    temporary_name.push(format!(".{}.part", std::process::id()));
-    let temporary = path.with_file_name(temporary_name);
+    let temporary = path.with_file_name(output::unfinished(name));
     let text = temporary
         .to_str()
         .ok_or_else(|| cannot_write(&path, "the path is not UTF-8, as the protocol needs it"))?;
