@@ -597,3 +597,41 @@ fn a_name_that_a_trace_never_had_is_said_also_where_descriptions_are_forgotten()
         assert!(said.contains(hint.unwrap_or_default()), "{said}");
     }
 }
+
+/// As .NET describes its counters: one name, another payload.
+#[test]
+fn events_of_one_name_are_told_apart_by_their_number() {
+    let mut writer = TraceWriter::new(WriteFormat::V4, &info());
+    for (id, event_id, name) in [(1, 4, "Count"), (2, 5, "Count"), (3, 6, "Other")] {
+        let metadata = Metadata {
+            id,
+            provider: "Shop".into(),
+            event_id,
+            name: name.into(),
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).unwrap();
+        let record = EventRecord {
+            metadata_id: id,
+            sequence_number: id,
+            thread_id: 7,
+            capture_thread_id: 7,
+            timestamp: 1_000_000 + u64::from(id),
+            ..EventRecord::default()
+        };
+        writer.event(&record).unwrap();
+    }
+    writer.finish();
+    let scratch = Scratch::new("one-name");
+    let file = scratch.file("a.nettrace");
+    fs::write(&file, writer.output()).unwrap();
+    let (code, out, error) = run(&["report", "stat", file.to_str().unwrap()]);
+    assert_eq!(code, 0, "{error}");
+    for row in [
+        "Shop      Count (id 4)",
+        "Shop      Count (id 5)",
+        "Shop      Other\n",
+    ] {
+        assert!(out.contains(row), "{row}: {out}");
+    }
+}

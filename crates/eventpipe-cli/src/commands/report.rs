@@ -7,6 +7,7 @@ use crate::table::{self, Align, Table};
 use crate::terminal;
 use nettrace::ReaderOptions;
 use nettrace_analysis::statistics::{Collector, TraceStatistics};
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 
@@ -59,14 +60,25 @@ pub(crate) fn print(
         .may_cut_start(4)
         .may_cut_end(5)
         .may_leave_out(&[3, 2, 1]);
+        // A provider may have several events of one name; their numbers tell them apart.
+        let mut called: HashMap<(&str, &str), u32> = HashMap::new();
         for row in &statistics.events {
+            *called.entry((&row.provider, &row.event)).or_default() += 1;
+        }
+        for row in &statistics.events {
+            let is_only = called.get(&(&*row.provider, &*row.event)) == Some(&1);
+            let event = if is_only {
+                row.event.clone()
+            } else {
+                format!("{} (id {})", row.event, row.id)
+            };
             events.row([
                 human::count(row.count),
                 human::bytes(row.payload_bytes),
                 seconds(row.first_ms),
                 seconds(row.last_ms),
                 row.provider.clone(),
-                row.event.clone(),
+                event,
             ]);
         }
         write!(out, "\n{}", events.render(width))?;
