@@ -21,6 +21,7 @@ mod give;
 
 use crate::record::{Sink, ThreadInfo};
 use crate::ring::Ring;
+use crate::room::CALM;
 use crate::sync::{Ordering, heavy, negative, now};
 use eventpipe_os::order::heap_sort;
 
@@ -168,7 +169,8 @@ impl Drain<'_> {
             // What follows is policy, and would double the work of the models.
             return round;
         }
-        ring.room.end_round();
+        ring.room
+            .end_round(ring.busy_ticks.load(Ordering::Relaxed) / CALM);
         round.idle = !(scan.in_flight || untold || indebted || self.anything_open(list));
         if ring.arena.free_weight() < ring.arena.total_weight() / 4 {
             self.take_back_idle();

@@ -14,7 +14,12 @@
 //! Writers that lose events are on the same rein, but not at once: the pool is there to take a burst. Only
 //! when it has been filled, and what comes behind the drain begins to grow too (`Ring::rein_in`), is it
 //! a flood, of which a part is lost whatever is done, and more of it if all that is read is cold. The
-//! rein is loose again when two rounds have passed without such a loss.
+//! rein is loose again some milliseconds after the last such loss: not sooner, as rounds are short then,
+//! and a thread that only has no processor for a while would fill the whole pool when it is back.
+//!
+//! A thread that loses event after event is a thread that has a processor, and whoever could make room
+//! for it may have none. So after some hundred losses it gives its turn to whoever else can run
+//! (`sched_yield`): it does not wait, and goes on at once if there is nobody.
 //!
 //! A session that drops events and whose output is full is *held* too: an event that only such
 //! sessions want is lost where it is written, as soon as it would take a block, instead of being
@@ -43,6 +48,13 @@ use crate::sync::{
 /// So many rounds after the last loss for want of blocks it is a flood: one may have begun before it.
 const SCARCE_ROUNDS: u32 = 2;
 
+/// The rein is loose again after this part of the time in which a busy thread fills a block: 25 ms.
+pub(crate) const CALM: u64 = 4;
+
+/// A thread that has lost so many events for want of room gives way before the next one: that is some
+/// microseconds of them, so the call costs each a nanosecond.
+pub(crate) const LOST_IN_TURN: u32 = 512;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Room {
@@ -60,6 +72,8 @@ pub(crate) struct Room {
     scarce: AtomicU32,
     /// 1: writers that lose events in a flood are on a short rein. (A hint too.)
     reined: AtomicU32,
+    /// The end of the last round with such a loss.
+    last_scarce: AtomicU64,
     sleepers: Sleepers,
 }
 
@@ -75,6 +89,7 @@ impl Room {
                 last_wait: AtomicU64::new(0),
                 scarce: AtomicU32::new(0),
                 reined: AtomicU32::new(0),
+                last_scarce: AtomicU64::new(0),
                 sleepers: Sleepers::new(),
             }
         }
@@ -120,14 +135,17 @@ impl Room {
         !cfg!(loom) && self.reined.load(Ordering::Relaxed) != 0
     }
 
-    /// A round of the drain is over.
-    pub(crate) fn end_round(&self) {
+    /// A round of the drain is over. The rein is loose when none within so many ticks has had such a loss.
+    pub(crate) fn end_round(&self, within: u64) {
         let left = self.scarce.load(Ordering::Relaxed);
-        if cfg!(loom) || left == 0 {
+        if cfg!(loom) || left == 0 && !self.is_reined() {
             return;
         }
-        self.scarce.store(left - 1, Ordering::Relaxed);
-        if left == 1 {
+        let now = now();
+        if left != 0 {
+            self.scarce.store(left - 1, Ordering::Relaxed);
+            self.last_scarce.store(now, Ordering::Relaxed);
+        } else if now.saturating_sub(self.last_scarce.load(Ordering::Relaxed)) >= within {
             self.reined.store(0, Ordering::Relaxed);
         }
     }
@@ -220,14 +238,14 @@ impl Ring {
         }
     }
 
-    /// Whether events were lost for want of blocks since the round before this one: the drain is slower
-    /// than writers that do not wait.
+    /// Whether events were lost for want of blocks since the round before this one, or writers are on a
+    /// short rein: the drain is slower than writers that do not wait.
     pub fn is_flooded(&self) -> bool {
-        self.room.is_scarce()
+        self.room.is_scarce() || self.room.is_reined()
     }
 
-    /// Until the flood is over, writers lose events rather than have more wait for the drain than a
-    /// processor's cache holds.
+    /// Until the flood is over (25 ms without such a loss), writers lose events rather than have more wait
+    /// for the drain than a processor's cache holds.
     pub fn rein_in(&self) {
         if !self.room.is_reined() {
             self.room.reined.store(1, Ordering::Relaxed);
@@ -294,6 +312,11 @@ impl Ring {
             // found out: it may take the processor of the one who wakes it, and would wait for a
             // thread in the middle of an event.
             self.wake.set();
+            if slot.lost_in_turn.get() >= LOST_IN_TURN {
+                slot.lost_in_turn.set(0);
+                #[cfg(not(loom))]
+                eventpipe_os::thread::yield_now();
+            }
             return before;
         }
         match before.generation() {

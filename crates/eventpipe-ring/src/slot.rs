@@ -99,6 +99,8 @@ pub(crate) struct Slot {
     pub(crate) waits: Private32,
     /// 1: the thread has had a block.
     pub(crate) had_block: Private32,
+    /// How many events the thread has lost for want of room since it last gave way to the drain.
+    pub(crate) lost_in_turn: Private32,
     /// Sessions whose losses no lost record has told yet.
     pub(crate) owed: AtomicU64,
     /// The ring that the slot belongs to.
@@ -398,6 +400,7 @@ mod table {
                 no_wait: Private32::new(0),
                 waits: Private32::new(0),
                 had_block: Private32::new(0),
+                lost_in_turn: Private32::new(0),
                 owed: AtomicU64::new(0),
                 ring: AtomicPtr::new(ptr::null_mut()),
                 uid: AtomicU64::new(0),

@@ -13,7 +13,7 @@ use crate::arena::SMALL;
 use crate::layout::{self, Shape, bits};
 use crate::record::{EventKey, LossReason, MAX_PAYLOAD, Payload, RecordOptions};
 use crate::ring::Ring;
-use crate::room::Wait;
+use crate::room::{LOST_IN_TURN, Wait};
 use crate::slot::{LANES, Lane, Slot};
 use crate::sync::{Ordering, light, negative, now};
 use core::sync::atomic::compiler_fence;
@@ -359,7 +359,7 @@ impl Ring {
     }
 
     /// For an event without room: `false` if it is one that waits, or one before which the drain is
-    /// to be woken.
+    /// to be woken or given way to.
     #[cold]
     #[inline(never)]
     fn lose_unless_it_waits(&self, slot: &Slot, sessions: u64) -> bool {
@@ -374,6 +374,26 @@ impl Ring {
             self.room.note_scarcity();
             return false;
         }
+        let lost = slot.lost_in_turn.get() + 1;
+        slot.lost_in_turn.set(lost);
+        if lost >= LOST_IN_TURN {
+            return self.lose_unless_it_gives_way(slot, sessions);
+        }
+        self.lose(slot, sessions, LossReason::BufferFull);
+        true
+    }
+
+    /// For the last event of a turn: `false` if the thread gives way before it is lost. Not one that
+    /// must not wait: what it holds is wanted by others. And not for a reader that stands still, as
+    /// nobody makes room then.
+    #[cold]
+    #[inline(never)]
+    fn lose_unless_it_gives_way(&self, slot: &Slot, sessions: u64) -> bool {
+        let must_not = slot.level.get() != 1 || slot.no_wait.get() != 0;
+        if !cfg!(loom) && !must_not && !self.is_refused(slot, sessions) {
+            return false;
+        }
+        slot.lost_in_turn.set(0);
         self.lose(slot, sessions, LossReason::BufferFull);
         true
     }

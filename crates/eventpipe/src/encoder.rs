@@ -597,7 +597,7 @@ impl SessionEncoder {
         // Time for another look at what the sender has done.
         self.budget = 0;
         if !self.blocking {
-            if RING.is_flooded() && self.session.queue.grows() {
+            if RING.is_flooded() && self.session.queue.is_long() {
                 RING.rein_in();
             }
         } else if self.held.is_none() {

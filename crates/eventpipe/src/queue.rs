@@ -20,9 +20,9 @@ use crate::engine::ENGINE;
 /// cost more than the events that go there.
 const SPARE_BYTES: usize = 4 << 20;
 
-/// In block mode a queue of so much does not grow while there is more than its reader can take. In both modes writers that were held go on
-/// when so much has been sent.
-const GROWN_BYTES: usize = 4 << 20;
+/// A queue of so much is long: what comes behind the drain is slower than it. In block mode it does not grow while there is more than its
+/// reader can take. In both modes writers that were held go on when so much has been sent.
+const LONG_BYTES: usize = 4 << 20;
 const RESUME_BYTES: usize = 2 << 20;
 
 /// Room for a block of the writer's usual size, whole pages.
@@ -164,10 +164,14 @@ impl Queue {
             .then(|| used - (used / 4).min(RESUME_BYTES))
     }
 
+    /// Whether a good deal waits.
+    pub(crate) fn is_long(&self) -> bool {
+        self.used.load(Ordering::Relaxed) > LONG_BYTES
+    }
+
     /// Whether a good deal waits, and the next piece takes fresh memory.
-    pub(crate) fn grows(&self) -> bool {
-        self.used.load(Ordering::Relaxed) > GROWN_BYTES
-            && self.chunks.as_ref().is_some_and(|c| c.spare() == 0)
+    fn grows(&self) -> bool {
+        self.is_long() && self.chunks.as_ref().is_some_and(|c| c.spare() == 0)
     }
 
     /// For a session that drops events: down to what a queue without room must be sent before writers need no longer lose the events
