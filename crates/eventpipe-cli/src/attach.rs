@@ -366,19 +366,38 @@ fn conclude(
 
 /// A name that is wrong, or keywords that no event has, look like a program that is silent.
 fn tell_of_silent(file: &str, asked: &[Provider], came: &BTreeSet<String>) {
-    let silent: Vec<&str> = asked
-        .iter()
-        .filter(|provider| provider.is_named() && provider.name != providers::ALL)
-        .map(|provider| provider.name.as_str())
-        .filter(|name| !came.contains(*name))
-        .collect();
-    if !silent.is_empty() {
-        note(format_args!(
-            "{file}: nothing came from {}: it wrote no event with these keywords at this level, or its name is another (upper and lower case count)",
-            silent.join(", ")
-        ));
+    if let Some(text) = silent(asked, came) {
+        note(format_args!("{file}: nothing came from {text}"));
     }
 }
+
+/// Who is silent, and why that may be.
+fn silent(asked: &[Provider], came: &BTreeSet<String>) -> Option<String> {
+    let silent: Vec<&Provider> = asked
+        .iter()
+        .filter(|provider| provider.is_named() && provider.name != providers::ALL)
+        .filter(|provider| !came.contains(&provider.name))
+        .collect();
+    let names: Vec<&str> = silent
+        .iter()
+        .map(|provider| provider.name.as_str())
+        .collect();
+    let is_without_interval = |one: &&Provider| one.name == COUNTERS && one.arguments.is_empty();
+    let hint = if silent.iter().any(is_without_interval) {
+        format!("; counters want an interval: {COUNTERS}:0:4:EventCounterIntervalSec=1")
+    } else {
+        String::new()
+    };
+    (!names.is_empty()).then(|| {
+        format!(
+            "{}: it wrote no event with these keywords at this level, or its name is another (upper and lower case count){hint}",
+            names.join(", ")
+        )
+    })
+}
+
+/// A provider of .NET that has counters and hardly anything else.
+const COUNTERS: &str = "System.Runtime";
 
 fn readable_text(closed: bool) -> &'static str {
     if closed {
@@ -422,5 +441,25 @@ fn after_failed_roll(left: Option<&Path>) -> String {
             "{} is readable up to its last complete block",
             left.display()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_named_and_counters_want_an_interval() {
+        let asked = |list| providers::parse_list(list, "--providers").unwrap();
+        let came = BTreeSet::from(["A".to_owned()]);
+        assert_eq!(silent(&asked("A:1,*"), &came), None);
+        let said = silent(&asked("A,B,System.Runtime"), &came).unwrap();
+        assert!(said.starts_with("B, System.Runtime: "), "{said}");
+        assert!(said.ends_with(":EventCounterIntervalSec=1"), "{said}");
+        let said = silent(
+            &asked("System.Runtime:0:4:EventCounterIntervalSec=1"),
+            &came,
+        );
+        assert!(!said.unwrap().contains("want an interval"));
     }
 }

@@ -47,7 +47,7 @@ fn main() -> std::process::ExitCode {
             Ok(code) => code,
             Err(error) => report(&error),
         },
-        Err(mut error) => match (error.kind(), cli::with_tip(&mut error, &words).print()) {
+        Err(mut error) => match (error.kind(), print(cli::with_tip(&mut error, &words))) {
             (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => ExitCode::Ok as u8,
             (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(error)) => {
                 report(&terminal::cannot_write(error).into())
@@ -84,6 +84,18 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::DemoProgram(arguments) => demo_program::run(arguments)?,
     }
     Ok(ExitCode::Ok as u8)
+}
+
+/// Prints help, or what is wrong with the command line: as the library does where its lines fit the terminal.
+fn print(error: &clap::Error) -> std::io::Result<()> {
+    let text = error.render().to_string();
+    let text = text.trim_end();
+    let width = table::stderr_columns();
+    if error.use_stderr() && table::wrapped(text, width, 2) != text {
+        terminal::note(text);
+        return Ok(());
+    }
+    error.print()
 }
 
 /// Says what went wrong, in one line, and gives the exit code.

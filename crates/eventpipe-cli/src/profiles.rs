@@ -2,11 +2,8 @@
 //! together with `--providers` into one request.
 
 use crate::exit_code::{ExitCode, Failure};
-use crate::providers::{self, Provider};
+use crate::providers::{self, Provider, RUNTIME};
 use nettrace::pattern;
-
-/// The runtime's own provider.
-pub(crate) const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
 
 /// The rundown that a plain "rundown: yes" of the protocol means.
 pub(crate) const DEFAULT_RUNDOWN: u64 = 0x8002_0139;

@@ -35,6 +35,9 @@ pub(crate) struct Provider {
     pub(crate) enabled_by: String,
 }
 
+/// The provider of the .NET runtime itself.
+pub(crate) const RUNTIME: &str = "Microsoft-Windows-DotNETRuntime";
+
 /// The name that stands for every provider.
 pub(crate) const ALL: &str = "*";
 
@@ -198,8 +201,12 @@ fn parse_one(text: &str, enabled_by: &str) -> Result<Provider, ProviderError> {
                 // from_str_radix takes a sign.
                 Ok(value) if !bare.starts_with('+') => value,
                 _ => {
+                    let hint = match name.eq_ignore_ascii_case(RUNTIME) {
+                        true => " (--clrevents takes names)",
+                        false => "",
+                    };
                     return error(format!(
-                        "keywords '{digits}' are not a hexadecimal number of at most 64 bits"
+                        "keywords '{digits}' are not a hexadecimal number of at most 64 bits{hint}"
                     ));
                 }
             }
@@ -387,6 +394,7 @@ mod tests {
     fn what_is_wrong_is_quoted_in_one_line() {
         assert!(refused("Foo:xyz").contains("keywords 'xyz'"));
         assert!(refused("Foo:0x11112222333344445").contains("64 bits"));
+        assert!(refused("microsoft-windows-dotnetruntime:gc").contains("--clrevents takes names"));
         assert!(refused("Foo:+1").contains("hexadecimal"));
         assert!(refused("Foo:1:loud").contains("level 'loud'"));
         assert!(refused(":1").contains("name is empty"));

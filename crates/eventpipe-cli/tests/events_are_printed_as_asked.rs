@@ -482,6 +482,11 @@ fn lines_fit_the_terminal_whatever_its_width() {
         let sentence = "gc-collect GC collections only, at very low overhead";
         assert!(profiles.join(" ").contains(sentence), "{profiles:?}");
     }
+    let wrong = shown(40, "events x --from -5s || true").unwrap_or_default();
+    assert!(wrong.contains("2026-01-31T12:00:00Z"), "{wrong}");
+    for line in wrong.lines() {
+        assert!(line.width() <= 40, "{wrong}");
+    }
     let help = shown(40, "collect -h").unwrap_or_default();
     assert!(help.contains("<PID>\n          The process id"), "{help}");
 }
