@@ -49,6 +49,9 @@ pub(crate) fn create_file(path: &str) -> Result<OwnedFd, SessionError> {
 /// A stream that has had nothing to send for so long has paused.
 const PAUSE_NS: u64 = 1_000_000_000;
 
+/// Between two looks where `poll` does not work: for want of memory, or in a process that lets itself open no more files (a sandbox).
+const REST_NS: u64 = 10_000_000;
+
 /// Bytes that a socket is asked to hold for its reader. The system makes it twice as much, which is twice what a socket has unless
 /// asked, and no more than every system allows: so sender and reader sleep and wake half as often.
 const SOCKET_BYTES: usize = 208 << 10;
@@ -125,8 +128,10 @@ fn wait(queue: &Queue, socket: Option<&OwnedFd>) -> bool {
     let used = if socket.is_some() { 2 } else { 1 };
     let pause = queue.has_much_to_spare().then(|| timespec(PAUSE_NS));
     match poll(fds.get_mut(..used).unwrap_or_default(), pause.as_ref()) {
-        Err(Errno::INTR) => return true,
-        Err(_) => return false,
+        Err(_) => {
+            rest();
+            return true;
+        }
         Ok(0) => {
             queue.trim();
             return true;
@@ -189,15 +194,20 @@ fn wait_writable(socket: &OwnedFd, queue: &Queue, wait_ns: Option<u64>) -> bool 
         PollFd::new(&wake, PollFlags::IN),
     ];
     let timeout = wait_ns.map(timespec);
-    match poll(&mut fds, timeout.as_ref()) {
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(_) => return false,
+    if poll(&mut fds, timeout.as_ref()).is_err() {
+        rest();
     }
     let [_, woken] = &fds;
     if !woken.revents().is_empty() {
         queue.clear_wake();
     }
     !queue.is_aborted()
+}
+
+#[cold]
+#[inline(never)]
+fn rest() {
+    thread::sleep_ns(REST_NS);
 }
 
 pub(crate) fn timespec(ns: u64) -> Timespec {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use common::{Recording, Trace, alone, client, everything_of, socket};
 use dotnet_diagnostics::client::Fallbacks;
 use dotnet_diagnostics::codec::{CollectTracing, ProviderConfig, SessionId};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 use eventpipe::{
     Definition, FieldDescription, FieldKind, Provider, ProviderRequest, SessionError,
     SessionRequest,
@@ -72,6 +74,27 @@ fn the_place_of_a_session_that_has_ended_is_free_at_once() {
         *session = start().unwrap_or_else(|error| panic!("round {round}: {error}"));
     }
     assert!(sessions.iter().all(|session| session.stop()));
+}
+
+/// As sandboxes do it: then `poll` fails, too.
+#[test]
+fn a_program_that_lets_itself_open_no_files_stays_traced() {
+    let _alone = alone();
+    let recording = Recording::start(&everything_of("Shared"));
+    let limit = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(0),
+        ..limit
+    };
+    setrlimit(Resource::Nofile, none).expect("a lower limit");
+    for number in 0..20 {
+        shared::two(number);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    setrlimit(Resource::Nofile, limit).expect("the limit of before");
+    let trace = recording.stop();
+    assert_eq!(trace.of("Shared").count(), 20);
+    assert_eq!(trace.total_lost(), 0);
 }
 
 /// One after the other more than there are places: those that were dropped keep none.
