@@ -137,8 +137,14 @@ impl Connection {
                     self.deadline_ns = u64::MAX;
                     true
                 }
-                // The socket belongs to the session now.
-                Answer::Stream => false,
+                // The socket belongs to the session now, and this client has said what it wants.
+                Answer::Stream => {
+                    self.step = Step::Writing {
+                        answer: Vec::new(),
+                        sent: 0,
+                    };
+                    false
+                }
                 Answer::AfterDescriptor(code) => {
                     self.step = Step::Receiving(code);
                     self.receive(code, now_ns)

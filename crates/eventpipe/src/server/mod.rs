@@ -149,17 +149,18 @@ fn run(listener: Option<&OwnedFd>, mut ports: Vec<Port>) {
             let _ = rustix::io::read(wake, &mut [0; 8]);
         }
         let now = clock::monotonic_ns();
-        let mut flags = ready.iter().skip(2).copied();
-        let mut new = Vec::new();
-        for port in &mut ports {
-            new.extend(port.take(flags.next().unwrap_or(PollFlags::empty()), now));
-        }
+        let mut flags = ready.iter().skip(2 + ports.len()).copied();
         connections.retain_mut(|connection| {
             connection.advance(flags.next().unwrap_or(PollFlags::empty()), now)
         });
-        for mut connection in new {
+        for (port, ready) in ports.iter_mut().zip(ready.iter().skip(2)) {
+            let Some(mut connection) = port.take(*ready, now) else {
+                continue;
+            };
             if connection.advance(PollFlags::IN, now) {
                 connections.push(connection);
+            } else if connection.is_silent() {
+                port.pause(now);
             }
         }
         let Some(listener) = listener else { continue };

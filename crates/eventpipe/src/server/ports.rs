@@ -11,7 +11,7 @@ use eventpipe_os::sync::Signal;
 use eventpipe_os::text::c_string;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;
-use rustix::net::{RecvFlags, SendFlags, SocketAddrUnix};
+use rustix::net::{SendFlags, SocketAddrUnix};
 
 use super::connection::Connection;
 use super::socket::stream_socket;
@@ -142,7 +142,8 @@ impl Port {
         }
     }
 
-    fn pause(&mut self, now_ns: u64) {
+    /// A monitor that is not there, or hangs up, is not dialled as fast as that goes.
+    pub(super) fn pause(&mut self, now_ns: u64) {
         self.retry_at_ns = now_ns.saturating_add(self.pause_ns);
         self.pause_ns = (self.pause_ns + self.pause_ns / 4).min(LAST_PAUSE_NS);
     }
@@ -163,21 +164,13 @@ impl Port {
         }
     }
 
-    /// A request has begun: its connection. The port dials again at once.
+    /// A request has begun, or the monitor has hung up: the connection. The port dials again at once.
     pub(super) fn take(&mut self, ready: PollFlags, now_ns: u64) -> Option<Connection> {
         if ready.is_empty() {
             return None;
         }
         let socket = self.socket.take()?;
-        let mut byte = [0];
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        if rustix::net::recv(&socket, &mut byte, flags).is_ok_and(|(count, _)| count > 0) {
-            self.retry_at_ns = now_ns;
-            return Some(Connection::new(socket, self.number, now_ns));
-        }
-        // The monitor has gone away, or does not want us: it is not dialled as fast as it hangs up.
-        self.pause_ns = FIRST_PAUSE_NS;
-        self.pause(now_ns);
-        None
+        self.retry_at_ns = now_ns;
+        Some(Connection::new(socket, self.number, now_ns))
     }
 }
