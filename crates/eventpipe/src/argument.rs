@@ -260,11 +260,15 @@ fn put_chunk<const N: usize>(bytes: [u8; N], out: &mut [u8]) -> &mut [u8] {
     }
 }
 
+/// Bytes that are read, or written twice as wide, in one go: so many fill a register of every x86-64 and ARM64.
+const STEP: usize = 16;
+const WORD: usize = size_of::<u64>();
+
 /// Units of `text` in UTF-16: one for each character, two for those of four bytes.
 #[inline]
 pub(crate) fn utf16_units(text: &str) -> usize {
     let bytes = text.as_bytes();
-    if bytes.is_ascii() {
+    if is_ascii(bytes) {
         return bytes.len();
     }
     bytes
@@ -273,30 +277,68 @@ pub(crate) fn utf16_units(text: &str) -> usize {
         .sum()
 }
 
+/// As the standard library's, which looks at what is left over behind whole steps byte by byte. Here that is the end of a last word, of
+/// which a part is looked at twice.
+#[inline]
+fn is_ascii(bytes: &[u8]) -> bool {
+    let Some(last) = bytes.last_chunk() else {
+        return bytes.iter().all(|byte| *byte < 0x80);
+    };
+    let mut seen = u64::from_ne_bytes(*last);
+    for word in bytes.as_chunks::<WORD>().0 {
+        seen |= u64::from_ne_bytes(*word);
+    }
+    seen & HIGH == 0
+}
+
+/// The highest bit of each byte of a word.
+const HIGH: u64 = u64::from_ne_bytes([0x80; WORD]);
+
 /// Widens `text` to UTF-16 (little-endian) at the start of `out`, without terminator.
 #[inline]
 pub(crate) fn put_utf16<'o>(text: &str, out: &'o mut [u8]) -> &'o mut [u8] {
     let size = text.len() * 2;
-    // Widened as if it were ASCII, and looked at meanwhile whether it is.
-    let is_ascii = out
+    // Widened as if it were ASCII without a zero, and looked at meanwhile whether it is.
+    let is_plain = out
         .get_mut(..size)
         .is_some_and(|field| widen(text.as_bytes(), field));
-    if is_ascii {
+    if is_plain {
         return out.get_mut(size..).unwrap_or_default();
     }
     put_utf16_mixed(text, out)
 }
 
-/// Writes each byte as a unit; whether all of them were ASCII.
+/// Writes each byte as a unit; false: some byte is none that stands for itself, and what was written is of no use.
 #[inline]
 fn widen(bytes: &[u8], field: &mut [u8]) -> bool {
-    let mut seen = 0;
     let (units, _) = field.as_chunks_mut::<2>();
-    for (unit, &byte) in units.iter_mut().zip(bytes) {
-        seen |= byte;
-        *unit = without_nul(u16::from(byte)).to_le_bytes();
+    let (Some(last), Some(place)) = (bytes.last_chunk(), units.last_chunk_mut()) else {
+        let mut seen = 0;
+        for (unit, &byte) in units.iter_mut().zip(bytes) {
+            seen |= byte;
+            *unit = without_nul(u16::from(byte)).to_le_bytes();
+        }
+        return seen < 0x80;
+    };
+    // What is left over behind whole steps is the end of this one, and a part is written twice.
+    let mut odd = widen_step(last, place);
+    let (places, _) = units.as_chunks_mut();
+    for (step, place) in bytes.as_chunks().0.iter().zip(places) {
+        odd |= widen_step(step, place);
     }
-    seen < 0x80
+    odd & HIGH == 0
+}
+
+/// A word with the highest bit of a byte where one of the bytes is not ASCII, or zero. (What a zero borrows from the byte above it does
+/// not matter any more.)
+#[inline(always)]
+fn widen_step(bytes: &[u8; STEP], place: &mut [[u8; 2]; STEP]) -> u64 {
+    const ONES: u64 = u64::from_ne_bytes([1; WORD]);
+    *place = bytes.map(|byte| u16::from(byte).to_le_bytes());
+    let words = bytes.as_chunks::<WORD>().0.iter();
+    words
+        .map(|word| u64::from_ne_bytes(*word))
+        .fold(0, |odd, word| odd | word | word.wrapping_sub(ONES))
 }
 
 #[cold]
@@ -315,6 +357,8 @@ fn without_nul(unit: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use alloc::format;
+    use alloc::string::String;
     use alloc::vec;
     use alloc::vec::Vec;
 
@@ -355,15 +399,24 @@ mod tests {
 
     #[test]
     fn strings_become_utf16_with_a_terminator() {
-        for text in [
-            "",
-            "a",
-            "plain ascii of some length, more than one vector register",
-            "Grüße",
-            "日本語",
-            "x🦀y",
-            "🦀",
-        ] {
+        let all: String = (1..=126).map(char::from).collect();
+        for end in 0..all.len() {
+            for text in [&all[..end], &all[end..]] {
+                assert_eq!(encode((text,)), z16(text), "{text:?}");
+                assert_eq!(utf16_units(text), text.len());
+            }
+        }
+        // What is not ASCII, and a zero, at each place of each length.
+        for length in 1..70 {
+            for place in 0..length {
+                let text = |odd: &str| format!("{}{odd}{}", &all[..place], &all[place + 1..length]);
+                let umlaut = text("ü");
+                assert_eq!(encode((umlaut.as_str(),)), z16(&umlaut));
+                assert_eq!(utf16_units(&umlaut), length);
+                assert_eq!(encode((text("\0").as_str(),)), z16(&text("\u{FFFD}")));
+            }
+        }
+        for text in ["", "a", "Grüße", "日本語", "x🦀y", "🦀"] {
             assert_eq!(encode((text,)), z16(text), "{text}");
             assert_eq!(utf16_units(text), text.encode_utf16().count());
         }
