@@ -35,7 +35,8 @@ impl Ring {
     ///
     /// Never locks or allocates, and waits only for a session in [block
     /// mode](Self::set_blocking). Calls the system only for a thread's first event (its slot
-    /// and id), to wake a drain that sleeps, and to wait. Works in signal handlers, inside itself (one level;
+    /// and id), to wake a drain that sleeps, to wait, and to let others run before every 512th
+    /// event that is lost for want of room. Works in signal handlers, inside itself (one level;
     /// a second level is counted as lost), after the destruction of thread-locals, in exit
     /// handlers, and without [`start`](Self::start) (then everything is lost, and counted).
     #[cfg(not(loom))]

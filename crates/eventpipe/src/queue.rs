@@ -216,17 +216,9 @@ impl Queue {
         }
     }
 
-    /// Lets the sender begin, with `first` before everything else.
-    pub(crate) fn open(&self, first: Vec<u8>) {
+    /// Lets the sender begin.
+    pub(crate) fn open(&self) {
         let mut state = self.state.lock();
-        if !first.is_empty() {
-            let first = Piece {
-                chunk: None,
-                rest: first,
-            };
-            self.used.fetch_add(first.cost(), Ordering::Relaxed);
-            state.pieces.push_front(first);
-        }
         state.open = true;
         state.sleeping = false;
         drop(state);

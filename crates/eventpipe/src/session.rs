@@ -415,7 +415,7 @@ impl Session {
     /// Lets the output begin.
     pub(crate) fn begin(&self) {
         if !self.hold {
-            self.state.queue.open(Vec::new());
+            self.state.queue.open();
         }
     }
 }

@@ -62,7 +62,7 @@ fn add(sessions: &mut Sessions, bit: u32, info: &TraceInfo) -> Arc<SessionState>
 
 /// What was handed over: bytes, and events delivered and lost.
 fn result(state: &SessionState) -> (Vec<u8>, u64, u64) {
-    state.queue.open(Vec::new());
+    state.queue.open();
     let mut bytes = Vec::new();
     while let Next::Send(piece) = state.queue.next() {
         piece
