@@ -28,7 +28,6 @@ pub(super) fn compose(comparison: &Comparison, folder: &str) -> (String, Vec<(St
         }
     }
     where_the_time_goes(&mut out, comparison);
-    what_is_least(&mut out, comparison);
     if loss_by_rate(&mut out, comparison) {
         _ = writeln!(out, "![Loss by rate]({folder}/loss-by-rate.svg)\n");
         pictures.push(("loss-by-rate.svg".to_owned(), loss_picture(comparison)));
@@ -261,48 +260,6 @@ fn where_the_time_goes(out: &mut String, comparison: &Comparison) {
                 median(measured.spread(engine, |run| run.busy_cores), 1.0),
             );
         }
-    }
-    _ = writeln!(out);
-}
-
-/// How much of each engine's time could be saved at all.
-fn what_is_least(out: &mut String, comparison: &Comparison) {
-    if comparison.least.is_empty() {
-        return;
-    }
-    _ = writeln!(
-        out,
-        "### What no engine can be without\n\n\
-         One thread that reads the clock, copies the event (a text as UTF-16) behind two bytes and gives 64 KiB at a time to a socket, and\n\
-         another that takes them out and does not look at them: no buffer for other threads, no filter, no order, no losses. ns of processor time\n\
-         per event, medians; *÷ least*: what the traced process takes for each event read, by what that one thread takes, without stacks, one\n\
-         writing thread. The engine of a runtime could be cheaper than C by the factor in its column at most.\n\n\
-         | event | least | taking out | {} ÷ least | {} ÷ least | {} ÷ least |\n|---|---|---|---|---|---|",
-        title(OURS_WAITING),
-        title((Engine::Net10, Full::Drop)),
-        title((Engine::Net11, Full::Drop)),
-    );
-    for measured in parts(comparison, Part::Throughput)
-        .filter(|measured| measured.case.stacks == OnOff::Off && measured.case.threads == 1)
-    {
-        let of_kind = || {
-            let all = comparison.least.iter();
-            all.filter(|least| least.kind == measured.case.kind)
-        };
-        let Some(written) = Spread::of(of_kind().map(|least| least.written)) else {
-            continue;
-        };
-        let times = |contender| median(measured.spread(contender, CPU), 1e3 / written.median);
-        _ = writeln!(
-            out,
-            "| {} | {} | {} | {} | {} | {} |",
-            event_name(&measured.case),
-            with_range(Some(written), 1.0),
-            with_range(Spread::of(of_kind().map(|least| least.taken)), 1.0),
-            times(OURS_WAITING),
-            times((Engine::Net10, Full::Drop)),
-            times((Engine::Net11, Full::Drop)),
-        );
     }
     _ = writeln!(out);
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::machine::Machine;
-use super::{Arguments, Comparison, Measured, least};
+use super::{Arguments, Comparison, Measured};
 use crate::nativeaot::tables;
 use crate::stress::{Full, Kind, OnOff, Options, ReaderMode, run_once};
 use crate::{Engine, bench, size};
@@ -214,7 +214,6 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
             }
         }
     }
-    let least = least::measure(arguments.rounds)?;
     let engine = bench::measure(&bench::Arguments {
         rounds: 15,
         json: false,
@@ -241,7 +240,6 @@ pub(super) fn measure(arguments: &Arguments, lab: &Path) -> Result<Comparison> {
         duration: arguments.duration,
         missing,
         cases,
-        least,
         engine: Some(engine),
         sizes,
         nativeaot,

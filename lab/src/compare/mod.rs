@@ -2,7 +2,6 @@
 
 mod chart;
 mod document;
-mod least;
 mod machine;
 mod matrix;
 
@@ -15,7 +14,6 @@ use crate::bench::Figures;
 use crate::nativeaot::tables::{self, Tables};
 use crate::size::{self, Sizes};
 use crate::stress::Outcome;
-use least::Least;
 use machine::Machine;
 use matrix::Case;
 
@@ -51,8 +49,6 @@ struct Comparison {
     /// Engines that were not found, and why.
     missing: Vec<String>,
     cases: Vec<Measured>,
-    #[serde(default)]
-    least: Vec<Least>,
     engine: Option<Figures>,
     sizes: Option<Sizes>,
     #[serde(default)]
