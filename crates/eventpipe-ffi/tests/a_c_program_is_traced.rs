@@ -31,24 +31,34 @@ fn library(ending: &str) -> PathBuf {
         .expect("the library")
 }
 
-#[test]
-fn the_example_in_c() {
-    let folder = std::env::temp_dir().join(format!("eventpipe-ffi-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).expect("a folder");
-    let program = folder.join("requests");
-    let compiled = Command::new("cc")
-        .args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-O1", "-I"])
+/// Makes `program` of what the command names, with the header at hand.
+fn compile(command: &mut Command, program: &Path) {
+    let compiled = command
+        .args(["-Wall", "-Wextra", "-Werror", "-I"])
         .arg(crate_folder().join("include"))
-        .arg(crate_folder().join("examples/requests.c"))
-        .arg(library(".a"))
-        .args(["-lpthread", "-ldl", "-lm", "-o"])
-        .arg(&program)
+        .args(["-lpthread", "-ldl", "-o"])
+        .arg(program)
         .output()
         .expect("a C compiler");
     assert!(
         compiled.status.success(),
         "{}",
         String::from_utf8_lossy(&compiled.stderr)
+    );
+}
+
+#[test]
+fn the_example_in_c() {
+    let folder = std::env::temp_dir().join(format!("eventpipe-ffi-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let program = folder.join("requests");
+    compile(
+        Command::new("cc")
+            .args(["-std=c11", "-O1"])
+            .arg(crate_folder().join("examples/requests.c"))
+            .arg(library(".a"))
+            .arg("-lm"),
+        &program,
     );
     let trace = folder.join("requests.nettrace");
     let status = Command::new(&program).arg(&trace).arg("1000").status();
@@ -112,19 +122,7 @@ fn the_shared_library_stays_loaded() {
     std::fs::create_dir_all(&folder).expect("a folder");
     let (source, program) = (folder.join("unload.c"), folder.join("unload"));
     std::fs::write(&source, PROGRAM).expect("writable");
-    let compiled = Command::new("cc")
-        .args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-I"])
-        .arg(crate_folder().join("include"))
-        .arg(&source)
-        .args(["-lpthread", "-ldl", "-o"])
-        .arg(&program)
-        .output()
-        .expect("a C compiler");
-    assert!(
-        compiled.status.success(),
-        "{}",
-        String::from_utf8_lossy(&compiled.stderr)
-    );
+    compile(Command::new("cc").arg("-std=gnu11").arg(&source), &program);
     let trace = folder.join("trace.nettrace");
     let ran = Command::new(&program)
         .arg(library(".so"))
