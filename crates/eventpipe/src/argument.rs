@@ -69,7 +69,13 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A value that an event can carry. Sealed: see the module's invariant.
+/// A value that an event can carry: `bool`, `char`, an integer of up to 64 bits, `f32`, `f64`, [`Guid`], `&str` or `&[u8]`. [`FieldKind`] says
+/// how each lies in the payload. Sealed: encoding must not call code that is not the engine's.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of an event",
+    label = "an event cannot carry this type",
+    note = "an event carries bool, char, integers of up to 64 bits, f32, f64, eventpipe::Guid, &str and &[u8]"
+)]
 pub trait Argument: sealed::Sealed {
     /// How the value is described to readers.
     const KIND: FieldKind;
@@ -83,7 +89,11 @@ pub trait Argument: sealed::Sealed {
     fn put<'o>(&self, out: &'o mut [u8]) -> &'o mut [u8];
 }
 
-/// The arguments of one event: a tuple of up to twelve [`Argument`]s.
+/// The arguments of one event: a tuple of up to sixteen [`Argument`]s.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be the arguments of an event",
+    note = "an event has at most sixteen arguments; `Event::write` takes them as a tuple: `(7u64, \"/\")`, `(7u64,)`, `()`"
+)]
 pub trait Arguments: sealed::Sealed {
     /// The kinds of the fields, in order.
     const KINDS: &'static [FieldKind];

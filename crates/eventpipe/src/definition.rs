@@ -141,7 +141,8 @@ impl Definition {
         }
     }
 
-    /// The provider's number for the event, from 1. Event-id filters name it.
+    /// The provider's number for the event, from 1. Event-id filters name it, and readers tell events apart by it: each event of a
+    /// provider needs its own.
     #[must_use]
     pub const fn id(mut self, id: u32) -> Self {
         self.id = id;
@@ -315,6 +316,15 @@ impl Definition {
             Fields::Typed(_) | Fields::Encoded(_) => Vec::new(),
         };
         writer.define_event(&self.metadata(metadata_id, provider, fields))
+    }
+
+    pub(crate) fn metadata_of(&self, provider: &str) -> Metadata {
+        let fields = match self.fields {
+            Fields::Typed(fields) => fields.iter().map(FieldDescription::field).collect(),
+            Fields::Described(fields) => fields.to_vec(),
+            Fields::Encoded(_) => Vec::new(),
+        };
+        self.metadata(0, provider, fields)
     }
 
     fn metadata(&self, id: u32, provider: &str, fields: Vec<Field>) -> Metadata {

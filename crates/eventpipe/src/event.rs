@@ -177,9 +177,16 @@ impl Event {
         }
     }
 
-    /// The definition.
+    /// The definition, as it was given; [`metadata`](Self::metadata) has what it says.
     pub fn definition(&self) -> &Definition {
         &self.definition
+    }
+
+    /// What a trace says of the event: provider, id, name, keywords, version, level, opcode, fields. With the crate `nettrace` it decodes
+    /// payloads, as the example at [`Listener`](crate::Listener) does. The id of the row is 0, and events whose
+    /// definition is [encoded](Definition::encoded) have no fields here.
+    pub fn metadata(&self) -> nettrace::Metadata {
+        self.definition.metadata_of(self.provider.name())
     }
 
     /// The provider.

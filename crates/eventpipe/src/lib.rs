@@ -50,6 +50,11 @@ extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
 
+/// The example of the README compiles.
+#[cfg(all(doctest, feature = "std"))]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 // The API.
 mod argument;
 mod definition;
@@ -106,8 +111,8 @@ pub use event::{Event, EventOptions};
 pub use eventpipe_ring::Payload;
 pub use exit::shutdown;
 pub use filter::{EventIds, ProviderRequest};
-#[doc(hidden)]
 pub use listener::{HeardEvent, Listener};
+#[doc(hidden)]
 pub use macros::support;
 pub use nettrace::Guid;
 pub use process_info::Host;

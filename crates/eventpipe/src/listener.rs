@@ -34,21 +34,40 @@ pub struct HeardEvent {
     pub activity_id: Guid,
     /// Related activity, zero for none.
     pub related_activity_id: Guid,
-    /// The payload, as the event's description says.
+    /// The payload, laid out as [`Event::metadata`] says.
     pub payload: Box<[u8]>,
 }
 
 /// A session that the program reads itself. Several threads may read; each event goes to one of them.
 ///
+/// Values are decoded by the crate `nettrace`, from what the event says of itself:
+///
 /// ```
 /// use eventpipe::{ProviderRequest, SessionRequest};
 ///
-/// let listener = SessionRequest::new().provider(ProviderRequest::new("Demo-Requests")).listen()?;
-/// while let Some(heard) = listener.next() {
-///     println!("{} {} bytes", heard.timestamp_ns, heard.payload.len());
+/// eventpipe::provider! {
+///     mod requests = "Demo-Requests";
+///     #[event(id = 1)]
+///     fn request_start(id: u64, path: &str);
 /// }
-/// listener.wait(Some(1_000_000)); // for more
-/// listener.stop();
+///
+/// let listener = SessionRequest::new().provider(ProviderRequest::new("Demo-Requests")).listen()?;
+/// requests::request_start(7, "/");
+///
+/// listener.wait(Some(1_000_000_000)); // at most a second: events come in batches, some milliseconds after they were written
+/// listener.session().stop(); // no more events; waits until all that were written can be read
+/// # let mut count = 0;
+/// while let Some(heard) = listener.next() {
+///     let schema = nettrace::Schema::new(&heard.event.metadata(), 8); // a program with many events keeps it
+///     print!("{} {}", heard.timestamp_ns, schema.event_name());
+///     for (name, value) in schema.fields(&heard.payload) {
+///         print!(" {name}={value:?}");
+///     }
+///     println!();
+/// #   assert_eq!(schema.fields(&heard.payload).get("id").and_then(|id| id.as_u64()), Some(7));
+/// #   count += 1;
+/// }
+/// # assert_eq!(count, 1);
 /// # Ok::<(), eventpipe::SessionError>(())
 /// ```
 #[derive(Debug)]
@@ -158,17 +177,18 @@ impl Listener {
         self.feed.signal.set();
     }
 
-    /// When the session started, by both clocks.
+    /// When the session started: in UTC, and by the clock of the [time stamps](HeardEvent::timestamp_ns).
     pub fn start(&self) -> &TraceInfo {
         &self.start
     }
 
-    /// The session, for its counts.
+    /// The session, for its counts, and to wait for its end.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Turns the events off. What was delivered can still be read.
+    /// Turns the events off, without waiting: what was written before is still to be read, the last of it a moment later. To wait for it, stop
+    /// the [`session`](Self::session).
     pub fn stop(&self) {
         control::disable(self.session.id(), true);
     }

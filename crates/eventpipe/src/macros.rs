@@ -22,10 +22,33 @@
 /// requests::PROVIDER.on_change(|change| println!("{}", change.is_enabled));
 /// ```
 ///
-/// An event's keys are those of [`Definition`](crate::Definition): `id` (each event needs its own), `level`
-/// (`LogAlways`, `Critical`, `Error`, `Warning`, `Informational`, `Verbose`), `keywords`, `opcode` (`Info`, `Start`, `Stop`,
-/// …), `version`, `stack`, `name`. Without a name the event is called like the function, in Pascal case: `RequestStart`. Arguments
-/// are of the types that implement [`Argument`](crate::Argument); fields are called like them.
+/// An event is a function without a body and without `pub`: it is as visible as the module. Doc comments stand before `#[event(…)]`,
+/// whose keys are those of [`Definition`](crate::Definition):
+///
+/// | key | value | without it |
+/// |---|---|---|
+/// | `id` | a number from 1, of which each event of the provider needs its own | the program does not compile |
+/// | `level` | `LogAlways`, `Critical`, `Error`, `Warning`, `Informational`, `Verbose` | `Informational` |
+/// | `keywords` | bits that a session chooses by | 0: every session of the provider gets the event |
+/// | `opcode` | `Info`, `Start`, `Stop`, … ([`Opcode`](crate::Opcode)) | `Info` |
+/// | `version` | a number, to be raised when the arguments change | 0 |
+/// | `stack` | `false`: no call stack in any session | `true` |
+/// | `name` | the name that readers show | the function's in Pascal case: `RequestStart` |
+///
+/// There may be up to sixteen arguments, of the types that implement [`Argument`](crate::Argument): `bool`, `char`, integers of up to 64 bits,
+/// `f32`, `f64`, [`Guid`](crate::Guid), `&str` and `&[u8]`. Readers show them by their names.
+///
+/// Two events with one id do not compile:
+///
+/// ```compile_fail
+/// eventpipe::provider! {
+///     mod requests = "Demo-Requests";
+///     #[event(id = 1)]
+///     fn request_start(id: u64);
+///     #[event(id = 1)]
+///     fn request_stop(id: u64);
+/// }
+/// ```
 #[macro_export]
 macro_rules! provider {
     (
@@ -46,9 +69,10 @@ macro_rules! provider {
             pub static PROVIDER: $crate::Provider =
                 $crate::Provider::new($provider, &[$(&$event::EVENT),*]);
 
+            const IDS: &[u32] = &[$($event::DEFINITION.event_id()),*];
+
             $(
                 $(#[doc = $event_doc])*
-                #[allow(clippy::too_many_arguments, reason = "an event has the arguments it has")]
                 #[inline]
                 #[allow(clippy::too_many_arguments, reason = "an event has the fields that it has")]
                 pub fn $event($($argument: $type),*) {
@@ -63,15 +87,21 @@ macro_rules! provider {
                     /// The event.
                     pub static EVENT: $crate::Event = $crate::Event::new(&PROVIDER, DEFINITION);
 
-                    const NAME_BYTES: [u8; $crate::support::pascal_length(stringify!($event))] =
-                        $crate::support::pascal_case(stringify!($event));
+                    const _: () = assert!(
+                        $crate::support::occurs_once(super::IDS, DEFINITION.event_id()),
+                        concat!("the event `", stringify!($event), "` needs an id of its own, from 1: #[event(id = ...)]")
+                    );
 
-                    const DEFINITION: $crate::Definition = {
+                    const NAME: &str = $crate::support::plain(stringify!($event));
+                    const NAME_BYTES: [u8; $crate::support::pascal_length(NAME)] =
+                        $crate::support::pascal_case(NAME);
+
+                    pub(super) const DEFINITION: $crate::Definition = {
                         #[allow(unused_imports, reason = "not every event names a level and an opcode")]
                         use $crate::support::keys::*;
                         $crate::Definition::new($crate::support::text(&NAME_BYTES))
                             .fields(&[$($crate::FieldDescription {
-                                name: stringify!($argument),
+                                name: $crate::support::plain(stringify!($argument)),
                                 kind: <$type as $crate::Argument>::KIND,
                             }),*])
                             $(.$key($value))*
@@ -111,6 +141,26 @@ pub mod support {
         pub const Suspend: Opcode = Opcode::SUSPEND;
         pub const Send: Opcode = Opcode::SEND;
         pub const Receive: Opcode = Opcode::RECEIVE;
+    }
+
+    /// Whether a number other than 0 stands in `ids` once.
+    pub const fn occurs_once(ids: &[u32], id: u32) -> bool {
+        let (mut at, mut times) = (0, 0);
+        while at < ids.len() {
+            if ids[at] == id {
+                times += 1;
+            }
+            at += 1;
+        }
+        id != 0 && times == 1
+    }
+
+    /// The name of an identifier that may be raw: `r#type` → `type`.
+    pub const fn plain(identifier: &str) -> &str {
+        match identifier.as_bytes() {
+            [b'r', b'#', ..] => identifier.split_at(2).1,
+            _ => identifier,
+        }
     }
 
     /// Bytes of [`pascal_case`].
