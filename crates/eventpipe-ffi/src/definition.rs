@@ -66,8 +66,10 @@ pub unsafe extern "C" fn eventpipe_event_define(
 unsafe fn convert(definition: &DefinitionOfC) -> Option<Definition> {
     // SAFETY: the caller's promise.
     let name = unsafe { text(definition.name) }?;
-    let fields = if definition.fields.is_null() {
+    let fields = if definition.field_count == 0 {
         &[]
+    } else if definition.fields.is_null() {
+        return None;
     } else {
         // SAFETY: the caller's promise.
         unsafe { slice::from_raw_parts(definition.fields, definition.field_count) }
@@ -80,7 +82,7 @@ unsafe fn convert(definition: &DefinitionOfC) -> Option<Definition> {
             field_type: field_type(field.kind)?,
         });
     }
-    if definition.level > 5 {
+    if definition.level > 5 || definition.id == 0 {
         return None;
     }
     // Definitions live as long as the process, like the events that they are for.

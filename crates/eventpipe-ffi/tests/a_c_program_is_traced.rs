@@ -54,7 +54,7 @@ fn the_example_in_c() {
     let program = folder.join("requests");
     compile(
         Command::new("cc")
-            .args(["-std=c11", "-O1"])
+            .args(["-std=c99", "-Wpedantic", "-O1"])
             .arg(crate_folder().join("examples/requests.c"))
             .arg(library(".a"))
             .arg("-lm"),
@@ -78,6 +78,56 @@ fn the_example_in_c() {
         seen += 1;
     }
     assert_eq!(seen, 1000);
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+/// `install PREFIX` makes what docs/c.md says, and the flags of its eventpipe.pc are enough for a program.
+#[test]
+fn the_installed_library_is_enough() {
+    let folder = std::env::temp_dir().join(format!("eventpipe-install-{}", std::process::id()));
+    let (built, prefix) = (folder.join("built"), folder.join("prefix"));
+    std::fs::create_dir_all(&built).expect("a folder");
+    for ending in [".so", ".a"] {
+        let name = format!("libeventpipe_ffi{ending}");
+        std::os::unix::fs::symlink(library(ending), built.join(name)).expect("a link");
+    }
+    let installed = Command::new(crate_folder().join("install"))
+        .arg(&prefix)
+        .env("EVENTPIPE_LIBRARIES", &built)
+        .status();
+    assert!(installed.expect("starts").success());
+    let description =
+        std::fs::read_to_string(prefix.join("lib/pkgconfig/eventpipe.pc")).expect("it is there");
+    let of = |key: &str| -> Vec<String> {
+        let line = description.lines().find_map(|line| line.strip_prefix(key));
+        let prefix = prefix.to_str().expect("a name in UTF-8");
+        line.expect(key)
+            .replace("${includedir}", &format!("{prefix}/include"))
+            .replace("${libdir}", &format!("{prefix}/lib"))
+            .split_whitespace()
+            .map(str::to_owned)
+            .collect()
+    };
+    let program = folder.join("requests");
+    let compiled = Command::new("cc")
+        .args(["-std=c99", "-Wpedantic", "-Werror", "-o"])
+        .arg(&program)
+        .arg(crate_folder().join("examples/requests.c"))
+        .args(of("Cflags: "))
+        .args(of("Libs: "))
+        .output()
+        .expect("a C compiler");
+    assert!(
+        compiled.status.success(),
+        "{}",
+        String::from_utf8_lossy(&compiled.stderr)
+    );
+    let ran = Command::new(&program)
+        .arg(folder.join("requests.nettrace"))
+        .arg("3")
+        .env("LD_LIBRARY_PATH", prefix.join("lib"))
+        .status();
+    assert!(ran.expect("starts").success());
     std::fs::remove_dir_all(&folder).expect("the folder goes");
 }
 
@@ -144,14 +194,8 @@ fn the_shared_library_stays_loaded() {
 #[test]
 fn the_header_is_c_plus_plus_too() {
     let status = Command::new("cc")
-        .args([
-            "-x",
-            "c++",
-            "-std=c++11",
-            "-fsyntax-only",
-            "-Wall",
-            "-Werror",
-        ])
+        .args(["-x", "c++", "-std=c++11", "-fsyntax-only"])
+        .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror"])
         .arg(crate_folder().join("include/eventpipe.h"))
         .output()
         .expect("a compiler");
@@ -247,4 +291,56 @@ fn wrong_arguments_are_answered() {
         Status::System
     );
     assert_eq!(eventpipe_session_stop(77), Status::InvalidArgument);
+}
+
+#[test]
+fn wrong_definitions_are_answered() {
+    /// `eventpipe_field`.
+    #[repr(C)]
+    struct Field(*const c_char, u32);
+    /// `eventpipe_definition`.
+    #[repr(C)]
+    struct Definition {
+        id: u32,
+        name: *const c_char,
+        keywords: u64,
+        level: u32,
+        opcode: u8,
+        version: u32,
+        stack: bool,
+        fields: *const Field,
+        field_count: usize,
+    }
+    // SAFETY: the text is closed by a zero.
+    let provider = unsafe { eventpipe_ffi::eventpipe_provider_create(c"Wrong".as_ptr()) };
+    let text = c"Event".as_ptr();
+    let define = |id, name, level, fields: *const Field, field_count| {
+        let definition = Definition {
+            id,
+            name,
+            keywords: 0,
+            level,
+            opcode: 0,
+            version: 0,
+            stack: false,
+            fields,
+            field_count,
+        };
+        let mut event = std::ptr::null();
+        let definition = (&raw const definition).cast();
+        // SAFETY: a handle; a definition whose texts are closed by zeros and whose fields are counted or null; a place for the answer.
+        unsafe { eventpipe_ffi::eventpipe_event_define(provider, definition, &mut event) }
+    };
+    let none = std::ptr::null();
+    let fields = [Field(text, 12), Field(text, 99)];
+    assert_eq!(define(1, text, 4, none, 0), Status::Ok);
+    assert_eq!(define(2, text, 4, fields.as_ptr(), 1), Status::Ok);
+    let wrong = [
+        define(0, text, 4, none, 0),
+        define(3, std::ptr::null(), 4, none, 0),
+        define(3, text, 6, none, 0),
+        define(3, text, 4, none, 1),
+        define(3, text, 4, fields.as_ptr(), 2),
+    ];
+    assert_eq!(wrong, [Status::InvalidArgument; 5]);
 }

@@ -34,13 +34,14 @@ pub(crate) enum Output {
     Callback(Box<StreamFunction>),
 }
 
-/// Makes or empties a file, not inherited by programs that are started.
+/// Opens a file for a session, not inherited by programs that are started. The session's sender empties it: a session that is refused
+/// leaves alone what was recorded there before.
 pub(crate) fn create_file(path: &str) -> Result<OwnedFd, SessionError> {
     let path =
         text::c_string(path.as_bytes()).ok_or(SessionError::File(Errno::INVAL.raw_os_error()))?;
     rustix::fs::open(
         &*path,
-        OFlags::CREATE | OFlags::TRUNC | OFlags::WRONLY | OFlags::CLOEXEC,
+        OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC,
         Mode::from_raw_mode(0o666),
     )
     .map_err(|errno| SessionError::File(errno.raw_os_error()))
@@ -78,6 +79,10 @@ fn run(session: &SessionState, mut output: Output) {
             Next::End => break !queue.is_aborted(),
             Next::Send(piece) => {
                 let start = session.bytes.load(Ordering::Relaxed);
+                if let (Output::File(file), 0) = (&output, start) {
+                    // A device cannot be emptied, nor needs it.
+                    let _ = rustix::fs::ftruncate(file, 0);
+                }
                 let written = piece.parts().into_iter().all(|part| match &mut output {
                     _ if part.is_empty() => true,
                     Output::Socket(socket) => send(socket, part, queue),

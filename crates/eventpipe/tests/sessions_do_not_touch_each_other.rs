@@ -45,6 +45,17 @@ fn there_can_be_sixty_four_sessions_and_the_next_one_is_refused() {
             .provider(ProviderRequest::new("Shared"))
             .start_callback(|_| {});
         assert_eq!(refused.err(), Some(SessionError::TooManySessions));
+        let recorded = std::env::temp_dir().join(format!("refused-{}", std::process::id()));
+        let before = vec![7_u8; 1 << 20];
+        std::fs::write(&recorded, &before).expect("writable");
+        let path = recorded.to_str().expect("a name in UTF-8");
+        let into_a_file = || {
+            SessionRequest::new()
+                .provider(ProviderRequest::new("Nothing"))
+                .start_file(path)
+        };
+        assert_eq!(into_a_file().err(), Some(SessionError::TooManySessions));
+        assert!(std::fs::read(&recorded).expect("it is there") == before);
         for number in 0..100 {
             shared::one(number, &[]);
             shared::two(number);
@@ -56,6 +67,15 @@ fn there_can_be_sixty_four_sessions_and_the_next_one_is_refused() {
             assert_eq!(ids, [expected; 100]);
             assert_eq!(trace.total_lost(), 0);
         }
+        assert!(into_a_file().expect("there is a place").stop());
+        let bytes = std::fs::read(&recorded).expect("it is there");
+        assert!(
+            bytes.len() < before.len(),
+            "nothing is left of what was there"
+        );
+        let mut reader = nettrace::Reader::new(&bytes[..]).expect("a trace");
+        while reader.next_event().expect("readable").is_some() {}
+        std::fs::remove_file(&recorded).expect("the file goes");
     }
 }
 
