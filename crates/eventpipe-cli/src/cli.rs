@@ -22,6 +22,13 @@ pub(crate) struct Cli {
 
 /// An error of the command line `words`, with what to do instead where it names a command of another tool.
 pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'a clap::Error {
+    // What stands behind the dashes is a command to be started, so nothing is helped by writing an option there.
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().contains("as a value, use"));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
     let said = |kind| match error.get(kind) {
         Some(ContextValue::String(said)) => said.clone(),
         Some(ContextValue::StyledStr(said)) => said.to_string(),
@@ -46,10 +53,14 @@ pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'
         "convert" => {
             "`dotnet-trace convert` makes Speedscope and Chromium files of the traces, `eventpipe rewrite` other versions"
         }
-        "monitor" => {
+        "monitor" | "counters" => {
             "`dotnet-counters monitor` shows the counters of all processes that `eventpipe ps` lists"
         }
-        "topN" => "`dotnet-trace report FILE topN` reads the traces",
+        "topN" | "topn" => "`dotnet-trace report FILE topN` reads the traces",
+        "gcdump" => "`dotnet-gcdump collect` writes the objects of a process's managed heap",
+        "stack" => "`dotnet-stack report` shows the managed stacks of a process",
+        "stop" => "Ctrl+C or SIGTERM ends a recording, `eventpipe session stop` a session",
+        "list" => "`eventpipe ps`",
         "stat" | "stats" => "`eventpipe report stat FILE`",
         file if std::path::Path::new(file).is_file() => {
             "`eventpipe info FILE` says what a trace is, `eventpipe report stat FILE` what is in it"

@@ -1,6 +1,7 @@
 //! Trace files as input: opened with errors that name the cause.
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::meanwhile;
 use crate::terminal;
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -11,19 +12,21 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Any source of a trace.
+/// Any source of a trace; how much of it was read is counted.
 #[derive(Debug)]
 pub(crate) enum Source {
     StandardInput(io::Stdin),
-    File(MappedFile),
+    /// With the place up to which what was shown is counted.
+    File(MappedFile, u64),
 }
 
 impl Read for Source {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
             Source::StandardInput(input) => input.read(out),
-            Source::File(file) => file.read(out),
+            Source::File(file, _) => file.read(out),
         }
+        .inspect(|&length| meanwhile::was_read(length as u64))
     }
 }
 
@@ -32,7 +35,11 @@ impl Source {
     fn window(&mut self, offset: u64, length: usize) -> io::Result<Option<Bytes>> {
         match self {
             Source::StandardInput(_) => Ok(None),
-            Source::File(file) => file.window(offset, length),
+            Source::File(file, counted) => {
+                meanwhile::was_read(offset.saturating_sub(*counted));
+                *counted = offset.max(*counted);
+                file.window(offset, length)
+            }
         }
     }
 }
@@ -62,7 +69,8 @@ pub(crate) fn open(path: &Path, options: ReaderOptions) -> anyhow::Result<Reader
         if metadata.is_dir() {
             return Err(fail("is a directory, not a trace").into());
         }
-        Source::File(MappedFile::new(file))
+        meanwhile::will_be_read(metadata.len());
+        Source::File(MappedFile::new(file), 0)
     };
     let options = ReaderOptions {
         prefetch: Some(memory::prefetch),

@@ -33,9 +33,8 @@ pub(crate) struct LiveLine {
 impl LiveLine {
     /// A line for a recording that starts now. `shown` false draws nothing.
     pub(crate) fn new(shown: bool, duration: Option<Duration>) -> LiveLine {
-        let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
         LiveLine {
-            shown: shown && !is_dumb,
+            shown: shown && terminal::can_draw(),
             started: Instant::now(),
             duration,
             recent: VecDeque::new(),

@@ -19,6 +19,7 @@ mod human;
 mod input;
 mod launch;
 mod live;
+mod meanwhile;
 mod output;
 mod profiles;
 mod providers;
@@ -103,7 +104,8 @@ fn report(error: &anyhow::Error) -> u8 {
     if terminal::is_broken_pipe(error) {
         return ExitCode::Ok as u8;
     }
-    let text = format!("{error:#}").replace('\n', "; ");
+    let text = format!("{error:#}");
+    let text = text.trim_end().replace('\n', "; ");
     terminal::note(format_args!("eventpipe: {}", table::printable(&text)));
     Failure::code_of(error) as u8
 }

@@ -51,6 +51,12 @@ impl Reached {
         }
     }
 
+    /// The socket at which it listens for the process, which is to be removed if the tool ends without dropping this.
+    pub(crate) fn port_file(&self) -> Option<PathBuf> {
+        let listener = self.listener.as_ref()?;
+        Some(listener.path().to_owned())
+    }
+
     /// From now on says who else dials in.
     pub(crate) fn tell_of_others(&mut self) -> anyhow::Result<()> {
         if let Some(listener) = self.listener.take() {
@@ -78,6 +84,9 @@ pub(crate) fn reach(target: &Target, channel: &Channel) -> anyhow::Result<Reache
     };
     let client = Client::new(process.endpoint());
     let pid = process.pid;
+    if let Some(stopped) = target::stopped(pid) {
+        note(format_args!("waiting for process {pid}: {stopped}"));
+    }
     let described = target::describe(process, &client);
     // Who does not answer this will not answer a request for a session either.
     if described.trouble().is_some()

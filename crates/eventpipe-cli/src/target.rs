@@ -60,7 +60,10 @@ impl Described {
             .as_ref()
             .err()
             .filter(|error| !error.is_unsupported());
-        error.map(ToString::to_string)
+        error.map(|error| match stopped(self.process.pid) {
+            Some(stopped) => format!("{error}; {stopped}"),
+            None => error.to_string(),
+        })
     }
 
     /// Whether it has this project's engine, which knows nothing of a .NET runtime's providers.
@@ -174,6 +177,18 @@ pub(crate) fn by_name(name: &str) -> anyhow::Result<Process> {
             )
             .into())
         }
+    }
+}
+
+/// Why a process cannot answer that stands still, and what lets it go on; `None` where it does not.
+pub(crate) fn stopped(pid: u32) -> Option<String> {
+    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold anything.
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    match stat.get(end + 2)? {
+        b'T' => Some(format!("it is stopped (kill -CONT {pid} lets it go on)")),
+        b't' => Some("a debugger has stopped it".to_owned()),
+        _ => None,
     }
 }
 

@@ -24,14 +24,15 @@ pub(crate) fn out() -> Out {
     BufWriter::with_capacity(64 * 1024, Screen::new(output, is_terminal))
 }
 
-/// Where results go. Programs get every byte; on a terminal control characters give way to others, because JSON and
-/// CSV hold a trace's text as it is.
+/// Where results go. Programs get every byte; on a terminal what controls it, or the direction of writing, gives way to
+/// other characters, because JSON and CSV hold a trace's text as it is.
 #[derive(Debug)]
 pub(crate) struct Screen<W> {
     output: W,
     is_terminal: bool,
-    last: u8,
-    shown: Vec<u8>,
+    /// The beginning of a character whose end has not come yet.
+    begun: Vec<u8>,
+    shown: String,
 }
 
 impl<W> Screen<W> {
@@ -39,8 +40,8 @@ impl<W> Screen<W> {
         Screen {
             output,
             is_terminal,
-            last: 0,
-            shown: Vec::new(),
+            begun: Vec::new(),
+            shown: String::new(),
         }
     }
 }
@@ -50,26 +51,39 @@ impl<W: Write> Write for Screen<W> {
         if !self.is_terminal {
             return self.output.write(bytes).map_err(cannot_write);
         }
-        self.shown.clear();
-        for &byte in bytes {
-            self.shown.push(match byte {
-                b'\n' | b'\t' => byte,
-                // The lines of CSV end in both.
-                b'\r' => b' ',
-                0..0x20 | 0x7f => b'?',
-                // U+0080 to U+009F are control characters too; this makes a middle dot of them.
-                0x80..0xa0 if self.last == 0xc2 => 0xb7,
-                _ => byte,
-            });
-            self.last = byte;
+        let mut text = std::mem::take(&mut self.begun);
+        text.extend_from_slice(bytes);
+        if let Err(error) = std::str::from_utf8(&text[whole(&text)..])
+            && error.error_len().is_none()
+        {
+            self.begun = text.split_off(whole(&text));
         }
-        self.output.write_all(&self.shown).map_err(cannot_write)?;
+        self.shown.clear();
+        self.shown
+            .extend(String::from_utf8_lossy(&text).chars().map(|c| match c {
+                '\n' | '\t' => c,
+                // The lines of CSV end in both.
+                '\r' => ' ',
+                '\0'..' ' | '\x7f' => '?',
+                c if table::is_control(c) => '\u{b7}',
+                c => c,
+            }));
+        self.output
+            .write_all(self.shown.as_bytes())
+            .map_err(cannot_write)?;
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.output.flush().map_err(cannot_write)
     }
+}
+
+/// How much of a text is whole characters, if its last one is not.
+fn whole(text: &[u8]) -> usize {
+    let mut tail = text.iter().rev().take(3);
+    let back = tail.position(|byte| *byte >= 0xc0);
+    back.map_or(text.len(), |back| text.len() - back - 1)
 }
 
 /// An error of standard output that says so.
@@ -105,6 +119,19 @@ pub(crate) fn line(text: &str) {
     HAS_LINE.store(!text.is_empty(), Ordering::Relaxed);
     // In one piece: a terminal may echo something at any time.
     let _ = error.write_all(format!("{AWAY}{text}").as_bytes());
+}
+
+/// Takes the line away, so that other text can follow.
+pub(crate) fn line_is_over() {
+    if HAS_LINE.load(Ordering::Relaxed) && is_in_foreground() {
+        line("");
+    }
+}
+
+/// Whether lines can be drawn over and over on standard error.
+pub(crate) fn can_draw() -> bool {
+    let is_dumb = std::env::var_os("TERM").is_some_and(|terminal| terminal == "dumb");
+    io::stderr().is_terminal() && !is_dumb
 }
 
 /// Whether standard error is this process's to draw on: a job in the background shares the terminal with what its user
@@ -153,7 +180,9 @@ mod tests {
 
     #[test]
     fn a_terminal_gets_no_control_characters_and_a_program_every_byte() {
-        let text = "{\"a\":\"\u{9b}2J\u{7f}é\u{300}ł\"}\tb\x1b[31m\x07\r\n".as_bytes();
+        let text =
+            "{\"a\":\"\u{9b}2J\u{7f}é\u{300}ł\u{202e}\u{61c}\u{2066}𝄞…\"}\tb\x1b[31m\x07\r\n"
+                .as_bytes();
         let shown = |is_terminal, piece| {
             let mut screen = Screen::new(Vec::new(), is_terminal);
             for part in text.chunks(piece) {
@@ -165,7 +194,7 @@ mod tests {
             assert_eq!(shown(false, piece).as_bytes(), text);
             assert_eq!(
                 shown(true, piece),
-                "{\"a\":\"\u{b7}2J?é\u{300}ł\"}\tb?[31m? \n"
+                "{\"a\":\"\u{b7}2J?é\u{300}ł···𝄞…\"}\tb?[31m? \n"
             );
         }
     }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use support::fake::{Fake, dotnet10};
+use support::fake::{Fake, dial_in, dotnet10};
 use support::{Scratch, Target, collecting, finish, run, tool};
 
 /// The value of a variable of a process; `None` if it has none.
@@ -360,6 +360,38 @@ fn a_dump_that_is_interrupted_is_removed_or_named() {
         assert_eq!(part.exists(), signals == 2);
         assert!(!core.exists());
     }
+}
+
+/// The socket of a port is removed whichever way the tool ends, or the next one would find the path taken.
+#[test]
+fn a_dump_that_is_left_to_itself_leaves_no_port() {
+    let scratch = Scratch::new("dump-port");
+    let socket = scratch.file("s");
+    let mut dump = tool()
+        .args(["dump", "--dport", socket.to_str().unwrap(), "-o"])
+        .arg(scratch.file("core"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_for(&socket);
+    // Answers what is asked, but never says that a dump is done.
+    dial_in(&socket, |request| match request {
+        Request::GenerateCoreDump(_) => None,
+        request => Some(dotnet10(request, &[])),
+    });
+    let said = BufReader::new(dump.stderr.take().unwrap());
+    let mut said = said.lines().map(Result::unwrap);
+    assert!(said.next().unwrap().starts_with("waiting "));
+    assert!(said.next().unwrap().starts_with("dumping "));
+    for expected in ["is removed when it is done", "goes on writing"] {
+        support::send(dump.id(), Signal::INT);
+        let line = said.next().unwrap();
+        assert!(line.contains(expected), "{line}");
+    }
+    let status = dump.wait().unwrap();
+    assert_eq!(status.signal(), Some(2), "{status}");
+    assert!(!socket.exists());
 }
 
 #[test]

@@ -4,10 +4,12 @@
 mod support;
 
 use dotnet_diagnostics::codec::{ErrorCode, Request, encode_error};
+use rustix::process::Signal;
 use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::os::unix::net::UnixListener;
 use std::os::unix::process::CommandExt as _;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use support::fake::{Fake, Sleeper, dotnet10};
 use support::{Scratch, answer, tool};
@@ -169,6 +171,49 @@ fn no_answer() {
     // Microsoft's tools wait for ever; this one gives up the first request that is not answered.
     assert!(began.elapsed() >= Duration::from_secs(10), "{said:?}");
     assert!(!server.requests().is_empty());
+}
+
+/// It would be silent for 15 s, and only then say that there was no answer.
+#[test]
+fn stopped() {
+    let scratch = Scratch::new("stopped");
+    let process = Sleeper::start();
+    let _server = Fake::at(&process.socket(scratch.path()), |request| match request {
+        // Who waits for this is served by the kernel of a real process, not by the process.
+        Request::ProcessInfo(_) => None,
+        other => Some(dotnet10(other, &[])),
+    });
+    support::send(process.pid(), Signal::STOP);
+    process.wait_until_stopped();
+    let told = format!("it is stopped (kill -CONT {} lets it go on)", process.pid());
+    let asked = |words: &[&str]| {
+        let mut tool = tool();
+        answer(
+            &tool
+                .env("TMPDIR", scratch.path())
+                .args(words)
+                .output()
+                .unwrap(),
+        )
+    };
+    let (code, list, said) = asked(&["ps"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains(&told), "{list}{said}");
+    let pid = process.pid().to_string();
+    let mut waiting = tool()
+        .env("TMPDIR", scratch.path())
+        .args(["env", "-p", &pid])
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = String::new();
+    BufReader::new(waiting.stderr.take().unwrap())
+        .read_line(&mut said)
+        .unwrap();
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    assert_eq!(said, format!("waiting for process {pid}: {told}\n"));
 }
 
 #[test]

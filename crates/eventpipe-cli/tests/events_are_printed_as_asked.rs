@@ -430,6 +430,49 @@ fn the_same_after_rewriting_in_the_other_format() {
     );
 }
 
+/// Half of the trace comes, and the other half when the line that tells of it is seen.
+#[test]
+fn a_long_wait_is_told_on_the_terminal() {
+    const TEST: &str = "a_long_wait_is_told_on_the_terminal";
+    let scratch = Scratch::new("meanwhile");
+    let file = trace(&scratch);
+    let tool = tool().get_program().display().to_string();
+    for (command, last) in [
+        ("report stat -", " lost"),
+        ("info -", "blocks"),
+        ("events - >events", "code="),
+        ("rewrite --to v6 - -o v6.nettrace", "v6.nettrace: "),
+    ] {
+        let line = format!(
+            "cd '{}' && {{ head -c 200 '{file}'; timeout --foreground 60 head -n 1 </dev/tty >/dev/null; tail -c +201 '{file}'; }} | '{tool}' {command}; echo code=$?.",
+            scratch.path().display(),
+            file = file.display(),
+        );
+        let Some((shown, _)) = support::in_a_terminal(TEST, &line, &[("200 B read", "\n")]) else {
+            return;
+        };
+        // Drawn over and over in one place, and gone before anything else is shown.
+        assert!(
+            shown.contains("\r\x1b[2K200 B read"),
+            "{command}: {shown:?}"
+        );
+        let after = shown.rsplit_once("\x1b[2K").unwrap().1;
+        assert!(!after.contains(" read"), "{command}: {shown:?}");
+        assert!(after.contains(last), "{command}: {shown:?}");
+        assert!(after.contains("code=0."), "{command}: {shown:?}");
+    }
+    // A pager has the terminal to itself.
+    let line = format!(
+        "{{ head -c 200 '{file}'; sleep 1.5; tail -c +201 '{file}'; }} | '{tool}' report stat - | cat",
+        file = file.display(),
+    );
+    let (shown, _) = support::in_a_terminal(TEST, &line, &[]).unwrap();
+    assert!(
+        !shown.contains(" read") && shown.contains(" lost"),
+        "{shown:?}"
+    );
+}
+
 /// Sentences and lists go on in the next line, between words; nothing is cut that is not in a table.
 #[test]
 fn lines_fit_the_terminal_whatever_its_width() {

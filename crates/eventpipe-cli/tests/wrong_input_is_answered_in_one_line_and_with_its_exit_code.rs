@@ -323,6 +323,16 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
     for (words, tip) in [
         (&["convert", "x"][..], "dotnet-trace convert"),
         (&["monitor", "-p", "1"], "dotnet-counters monitor"),
+        (&["counters"], "dotnet-counters monitor"),
+        (&["gcdump", "collect"], "dotnet-gcdump collect"),
+        (&["stack", "report"], "dotnet-stack report"),
+        (&["stop", "1"], "eventpipe session stop"),
+        (&["list"], "eventpipe ps"),
+        (&["report", "topn", "x"], "dotnet-trace report FILE topN"),
+        (
+            &["collect", "-p", "1", "-d", "5s"],
+            "unexpected argument '-d'",
+        ),
         (&["report", "x", "topN"], "unrecognized subcommand 'x'"),
         (&["report", "topN", "x"], "dotnet-trace report FILE topN"),
         (&["stat", "x"], "eventpipe report stat FILE"),
@@ -339,7 +349,9 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
         let (code, _, error) = run(words);
         assert_eq!(code, 3, "{words:?}: {error}");
         assert!(error.contains(tip), "{words:?}: {error}");
-        assert!(!error.contains("similar"), "{words:?}: {error}");
+        for misleading in ["similar", "as a value"] {
+            assert!(!error.contains(misleading), "{words:?}: {error}");
+        }
     }
 }
 

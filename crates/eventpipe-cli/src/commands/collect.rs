@@ -19,7 +19,6 @@ use crate::terminal::{note, note_once};
 use dotnet_diagnostics::Error;
 use dotnet_diagnostics::client::{Client, Fallbacks, Session};
 use dotnet_diagnostics::codec::{BufferingMode, CollectTracing, ProviderConfig};
-use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 /// Records a trace; gives the exit code.
@@ -170,8 +169,7 @@ fn run(
         fail_on_drop: arguments.fail_on_drop,
         first_signal_is_the_childs: arguments.show_child_io,
     };
-    let show_line = has_terminal && io::stderr().is_terminal();
-    Ok(recording.run(&options, &request.providers, show_line, child))
+    Ok(recording.run(&options, &request.providers, has_terminal, child))
 }
 
 /// The file to write, or those of `--roll`.

@@ -19,7 +19,7 @@ use crate::target;
 use crate::terminal::{self, note};
 use anyhow::Context as _;
 use dotnet_diagnostics::client::Client;
-use std::io::{self, BufRead, BufReader, IsTerminal as _, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -74,7 +74,7 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
         fail_on_drop: true,
         first_signal_is_the_childs: false,
     };
-    let finished = recording.run(&options, &[], io::stderr().is_terminal(), None);
+    let finished = recording.run(&options, &[], true, None);
     drop(program);
     if finished.code != ExitCode::Ok {
         return Ok(finished.code as u8);

@@ -7,12 +7,14 @@
 use crate::cli::{Dump, DumpKind};
 use crate::exit_code::{ExitCode, Failure};
 use crate::human;
+use crate::meanwhile::Meanwhile;
 use crate::output;
 use crate::reach::reach_once;
 use crate::signals;
 use crate::target::attach_failure;
 use crate::terminal::note;
 use anyhow::Context as _;
+use dotnet_diagnostics::Error;
 use dotnet_diagnostics::codec::{DumpFlags, DumpType};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,17 +77,32 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
     if arguments.crash_report {
         left = format!("{left} and {}", report_of(&made).display());
     }
-    let interrupted = Interrupted::watch(left).context("preparing for signals")?;
+    let port = reached.port_file();
+    let interrupted = Interrupted::watch(left.clone(), port).context("preparing for signals")?;
     note(format_args!(
         "dumping {} (process {}) into {} ({kind_name}); the process stands still meanwhile",
         reached.name,
         reached.pid,
         path.display()
     ));
+    let growing = made.clone();
+    let meanwhile = Meanwhile::saying(move || {
+        let size = std::fs::metadata(&growing).map_or(0, |found| found.len());
+        format!("{} written", human::bytes(size))
+    });
     let answer = reached
         .client
         .generate_core_dump(text, kind, DumpFlags(flags));
+    drop(meanwhile);
     let signal = interrupted.answered();
+    let answer = match answer {
+        Err(error) if may_go_on(&error) => {
+            let failure = attach_failure(error);
+            let text = format!("{failure}; what the process writes is {left}");
+            return Err(Failure::new(failure.code(), text).into());
+        }
+        answer => answer,
+    };
     if signal.is_some() || answer.is_err() {
         for made in [&made, &report_of(&made)] {
             let _ = std::fs::remove_file(made);
@@ -126,7 +143,8 @@ const ANSWERED: i32 = -1;
 
 impl Interrupted {
     /// The first signal is kept until the process has answered; another one ends the tool. `left` is what it leaves then.
-    fn watch(left: String) -> std::io::Result<Interrupted> {
+    /// So is the socket of its own that it listens at, if it does.
+    fn watch(left: String, port: Option<PathBuf>) -> std::io::Result<Interrupted> {
         let first = Arc::new(AtomicI32::new(0));
         let kept = Arc::clone(&first);
         signals::forward(move |signal| {
@@ -139,6 +157,9 @@ impl Interrupted {
                     note(format_args!(
                         "eventpipe: the process goes on writing {left}"
                     ));
+                    if let Some(port) = &port {
+                        let _ = std::fs::remove_file(port);
+                    }
                     signals::end_by(signal);
                 }
             }
@@ -153,6 +174,11 @@ impl Interrupted {
             signal => Some(signal),
         }
     }
+}
+
+/// Whether the process may be writing still, who then needs its file: it was only not waited for any longer.
+fn may_go_on(error: &Error) -> bool {
+    matches!(error, Error::NotAnswering { .. })
 }
 
 /// Whether a file can be made there at all: what a process says of its failure has numbers in place of causes, if anything.
@@ -218,4 +244,25 @@ fn cannot_write(path: &Path, cause: &str) -> Failure {
         ExitCode::Output,
         format!("cannot write {}: {cause}", path.display()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dotnet_diagnostics::codec::{Command, ErrorCode};
+
+    #[test]
+    fn what_a_process_may_be_writing_still_is_left_to_it() {
+        let command = Command::GENERATE_CORE_DUMP;
+        assert!(may_go_on(&Error::NotAnswering {
+            doing: "waiting for the answer",
+            limit: std::time::Duration::from_secs(1800),
+        }));
+        assert!(!may_go_on(&Error::ConnectionClosed { command }));
+        assert!(!may_go_on(&Error::Refused {
+            command,
+            code: ErrorCode::FAIL,
+            message: String::new(),
+        }));
+    }
 }

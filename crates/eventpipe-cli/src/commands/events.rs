@@ -5,6 +5,7 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::filter::Filter;
 use crate::human;
 use crate::input;
+use crate::meanwhile::Meanwhile;
 use crate::table::{self, printable};
 use crate::terminal::{self, Out};
 use nettrace::payload::Value;
@@ -23,6 +24,12 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
     let info = reader.info().clone();
     let mut printer = Printer::new(arguments, &info)?;
     let name = input::name_of(&arguments.file);
+    // On a terminal the events themselves are what is to be seen.
+    let meanwhile = if io::stdout().is_terminal() {
+        Meanwhile::silent()
+    } else {
+        Meanwhile::reading()
+    };
     let damage = match arguments.order {
         Order::File => {
             let damage = loop {
@@ -32,6 +39,7 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
                     Err(error) => break Some(error),
                 }
             };
+            drop(meanwhile);
             printer.finish(&name, &reader)?;
             damage
         }
@@ -44,6 +52,7 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
                     Err(error) => break Some(error),
                 }
             };
+            drop(meanwhile);
             printer.finish(&name, ordered.reader())?;
             damage
         }

@@ -4,6 +4,7 @@ use crate::cli::Info;
 use crate::commands::report::{lost_text, why_unknown};
 use crate::human;
 use crate::input;
+use crate::meanwhile::Meanwhile;
 use crate::table;
 use crate::terminal;
 use nettrace::{FormatVersion, Item, ReaderOptions, Statistics};
@@ -89,6 +90,7 @@ impl Blocks {
 /// Prints the facts and gives the exit code.
 pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
     let mut reader = input::open(&arguments.file, ReaderOptions::default())?;
+    let meanwhile = Meanwhile::reading();
     let mut last_timestamp = None;
     let (mut events, mut events_with_stack, mut event_descriptions) = (0, 0, 0);
     let mut threads = HashSet::new();
@@ -112,6 +114,7 @@ pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
             Err(error) => break Some(error),
         }
     };
+    drop(meanwhile);
     let trace = reader.info();
     let facts = Facts {
         format: version_number(trace.format),

@@ -4,6 +4,7 @@ use crate::cli::{Join, TargetFormat};
 use crate::commands::rewrite::{called, exceptions, output_path, summarize};
 use crate::exit_code::{ExitCode, Failure};
 use crate::input::{self, Source};
+use crate::meanwhile::Meanwhile;
 use crate::output::WholeFile;
 use crate::terminal;
 use anyhow::Context as _;
@@ -44,7 +45,9 @@ pub(crate) fn join_files(arguments: &Join) -> anyhow::Result<u8> {
     };
     // A rolling recording of a thousand files needs no more memory at once than its readers do.
     let mut file = WholeFile::create(&output, arguments.force)?;
+    let meanwhile = Meanwhile::reading();
     let result = join(readers, &RewriteOptions::new(format), &mut file);
+    drop(meanwhile);
     let (report, damages) = result.map_err(|error| match error {
         RewriteError::PointerSizes(..) | RewriteError::NoTrace => {
             anyhow::Error::from(refused(format!("cannot join: {error}")))

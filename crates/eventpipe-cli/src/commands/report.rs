@@ -3,6 +3,7 @@
 use crate::cli::Stat;
 use crate::human;
 use crate::input;
+use crate::meanwhile::Meanwhile;
 use crate::table::{self, Align, Table};
 use crate::terminal;
 use nettrace::ReaderOptions;
@@ -27,6 +28,7 @@ pub(crate) fn stat(arguments: &Stat) -> anyhow::Result<u8> {
 
 /// Reads a trace through; what was found before a damage, and the damage.
 pub(crate) fn gather(path: &Path) -> anyhow::Result<(TraceStatistics, Option<nettrace::Error>)> {
+    let _meanwhile = Meanwhile::reading();
     let mut reader = input::open(path, ReaderOptions::default())?;
     let mut collector = Collector::new();
     let damage = loop {

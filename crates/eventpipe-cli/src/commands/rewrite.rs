@@ -6,6 +6,7 @@ use crate::cli::{Repair, Rewrite, TargetFormat};
 use crate::exit_code::{ExitCode, Failure};
 use crate::human::{self, Moment};
 use crate::input::{self, Source};
+use crate::meanwhile::Meanwhile;
 use crate::output::{self, WholeFile};
 use crate::terminal::note;
 use anyhow::Context as _;
@@ -94,7 +95,9 @@ fn run(
     force: bool,
 ) -> anyhow::Result<(RewriteReport, Option<Error>)> {
     let mut file = WholeFile::create(output, force)?;
+    let meanwhile = Meanwhile::reading();
     let result = rewrite(reader, options, &mut file);
+    drop(meanwhile);
     let failure = || {
         Failure::new(
             ExitCode::Output,

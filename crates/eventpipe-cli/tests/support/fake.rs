@@ -1,8 +1,8 @@
 //! A server of the diagnostics protocol that answers as a test says, and a process that seems to have it.
 
 use dotnet_diagnostics::codec::{
-    Guid, ProcessInfo, ProcessInfoVersion, Progress, Request, RequestReader, SessionId, Strictness,
-    encode_result, encode_session,
+    Advertise, Guid, ProcessInfo, ProcessInfoVersion, Progress, Request, RequestReader, SessionId,
+    Strictness, encode_result, encode_session,
 };
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -49,6 +49,25 @@ impl Fake {
     pub(crate) fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut self.requests.lock().unwrap())
     }
+}
+
+/// A runtime that dials in at a port, and anew after each request, until nobody listens there.
+pub(crate) fn dial_in(
+    port: &Path,
+    answer: impl Fn(&Request) -> Option<Vec<u8>> + Send + Sync + 'static,
+) {
+    let port = port.to_owned();
+    std::thread::spawn(move || {
+        let advertise = Advertise {
+            runtime_cookie: Guid([7; 16]),
+            process_id: u64::from(std::process::id()),
+        };
+        while let Ok(mut stream) = UnixStream::connect(&port) {
+            if stream.write_all(&advertise.encode()).is_ok() {
+                serve(stream, &Mutex::default(), &answer);
+            }
+        }
+    });
 }
 
 fn serve(mut stream: UnixStream, seen: &Mutex<Vec<Request>>, answer: &Answer) {
@@ -127,10 +146,22 @@ impl Sleeper {
         folder.join(format!("dotnet-diagnostic-{}-{key}-socket", self.pid()))
     }
 
+    /// Returns when a signal to stop has had its effect.
+    pub(crate) fn wait_until_stopped(&self) {
+        while !self.stat().starts_with(" T") {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
     fn start_ticks(&self) -> u64 {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
-        let (_, fields) = stat.rsplit_once(')').unwrap();
+        let fields = self.stat();
         fields.split_whitespace().nth(19).unwrap().parse().unwrap()
+    }
+
+    /// What the system says of it, behind its name.
+    fn stat(&self) -> String {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid())).unwrap();
+        stat.rsplit_once(')').unwrap().1.to_owned()
     }
 }
 
