@@ -31,6 +31,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Microsoft's description of the protocol is public:
+//! [`ipc-protocol.md`](https://github.com/dotnet/diagnostics/blob/main/documentation/design-docs/ipc-protocol.md). Sections that the documentation of
+//! items names are those of this project's own descriptions.
+//!
 //! Start with [`codec::Request`], [`codec::RequestReader`] (servers) and `client::Client` (tools).
 //!
 //! | feature | what it adds |

@@ -84,8 +84,8 @@ typedef struct eventpipe_piece {
  * of main; calling it again does nothing. What does not work is said on standard error. */
 void eventpipe_start(void);
 
-/* Ends all sessions, waits until what was written is delivered, and starts none afterwards. Happens by itself at exit; needed only where
- * a program ends by _exit(). */
+/* Ends all sessions and delivers what was written; a reader that takes nothing for two seconds is given up, and all takes twenty at most. No
+ * session can be started afterwards. Happens by itself at exit; needed only where a program ends by _exit(). */
 void eventpipe_shutdown(void);
 
 /* A provider; NULL when the name is NULL or not UTF-8. */

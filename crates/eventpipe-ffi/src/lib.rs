@@ -1,7 +1,7 @@
 //! The C interface of the engine. `include/eventpipe.h` describes it for its users; here is how it is kept.
 //!
 //! One function per verb, handles that are never freed, a status code where something can fail and the result by pointer. A panic ends at
-//! the border (the module `guarded`).
+//! the border (the function `guarded`).
 //!
 //! Invariant F1: handles are `&'static Provider` and `&'static Event`, or null.
 

@@ -34,11 +34,15 @@
 //! → encoder of each session → bounded queue → socket, file or function. The way of a command: socket → codec → registry
 //! of sessions → masks of the events → callbacks of the providers, outside every lock.
 //!
+//! Items name sections of two documents: engine.md, the behaviour of .NET's EventPipe as this project describes it to itself, and nettrace.md, the
+//! description of the format that the crate `nettrace` goes by.
+//!
 //! | feature | |
 //! |---|---|
 //! | `std` (default) | thread-local variables (faster; a current activity per thread); a callback of a provider that panics does not end the process. Without it the crate uses `core` and `alloc` only |
 //! | `server` (default) | the diagnostics server. Without it sessions are started by the environment and by the program itself only; to start it later or to limit it see [`start_server`] and [`limit_server`] |
-//! | `stacks` | events with the stack of their thread, part of `std`; without it only stacks that the writer brings along |
+//! | `stacks` (part of `std`) | events with the stack of their thread; without it only stacks that the writer brings along |
+//! | `v6` (part of `std`) | sessions in version 6 of the trace format; without it they have version 4 whatever they ask for |
 //! | `netperf` (part of `std`) | sessions in version 3 of the trace format, for clients that ask for format 0; without it they are refused |
 //! | `rundown` (default) | sessions that ask for a rundown are told of modules, threads and events at their end |
 //! | `perf-map` (default) | the server writes `/tmp/perf-PID.map` for clients that ask for it |

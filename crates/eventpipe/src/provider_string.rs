@@ -64,6 +64,16 @@ impl core::error::Error for ProviderStringError {}
 
 /// Reads a provider string. Missing keywords are 0 and a missing level is verbose; keywords or a level that are there but
 /// empty mean all. Arguments end at the next `:` or `,`, unless they stand in double quotes.
+///
+/// ```
+/// let requests = eventpipe::parse_provider_string("Demo-Requests:0x1:4,Demo-Counters:::EventCounterIntervalSec=1")?;
+/// assert_eq!((requests[0].keywords, requests[0].level), (1, 4));
+/// assert_eq!(requests[1].arguments.as_deref(), Some("EventCounterIntervalSec=1"));
+/// # Ok::<(), eventpipe::ProviderStringError>(())
+/// ```
+///
+/// # Errors
+/// [`ProviderStringError`] says what is wrong, and at which byte.
 pub fn parse_provider_string(text: &str) -> Result<Vec<ProviderRequest>, ProviderStringError> {
     let mut requests = Vec::new();
     let mut at = 0;

@@ -230,8 +230,11 @@ impl SessionRequest {
         Ok(())
     }
 
-    /// Starts the session into a file, which is made or emptied. It is written as the events come, and is a readable trace at
+    /// Starts the session into a file, which is made or replaced. It is written as the events come, and is a readable trace at
     /// any moment.
+    ///
+    /// # Errors
+    /// See [`SessionError`]; [`SessionError::File`] if the file cannot be opened. A file that is there stays as it is then.
     pub fn start_file(self, path: &str) -> Result<Session, SessionError> {
         self.check()?;
         let file = output::create_file(path)?;
@@ -242,6 +245,9 @@ impl SessionRequest {
 
     /// Starts the session into a function, which gets the stream of a trace in pieces, on a thread of the session's own. A
     /// slow function costs this session events, nobody else.
+    ///
+    /// # Errors
+    /// See [`SessionError`].
     pub fn start_callback(
         self,
         callback: impl FnMut(&[u8]) + Send + 'static,

@@ -50,9 +50,12 @@
 //!
 //! | feature | default | what it adds |
 //! |---|---|---|
-//! | `std` | yes | the reader, rewriting. Without it: the writer, payloads, names, for `no_std` with `alloc` |
+//! | `std` | yes | the reader, rewriting, and `v6`. Without it: the writer, payloads, names, for `no_std` with `alloc` |
+//! | `v6` | with `std` | writing of version 6. Without it [`TraceWriter`] writes V4 whatever it is asked for |
 //!
-//! The sections that the documentation of items names are those of the format description, nettrace.md.
+//! The sections that the documentation of items names (nettrace.md) are those of this project's own description of the format. Microsoft's is
+//! public: [`NetTraceFormat.md`](https://github.com/microsoft/perfview/blob/main/src/TraceEvent/EventPipe/NetTraceFormat.md) and its neighbours in
+//! the repository of PerfView, whose TraceEvent library reads the format too.
 
 #![no_std]
 #![forbid(unsafe_code)]

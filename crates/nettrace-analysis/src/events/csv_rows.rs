@@ -57,11 +57,17 @@ impl CsvRows {
     }
 
     /// Appends the heading.
+    ///
+    /// # Errors
+    /// None that a caller can cause: `out` takes everything.
     pub fn append_heading(&self, out: &mut Vec<u8>) -> Result<(), csv::Error> {
         write_record(self.columns().iter().map(|name| name.as_bytes()), out)
     }
 
     /// Appends the event's row.
+    ///
+    /// # Errors
+    /// None that a caller can cause: `out` takes everything.
     pub fn append(&mut self, event: &Event<'_>, out: &mut Vec<u8>) -> Result<(), csv::Error> {
         self.line.clear();
         self.lines.append(event, &mut self.line);

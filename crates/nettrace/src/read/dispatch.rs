@@ -111,7 +111,10 @@ impl<R: Read> DispatchOrder<R> {
         &self.reader
     }
 
-    /// The next event by time. Errors come after all events before them.
+    /// The next event by time.
+    ///
+    /// # Errors
+    /// Those of [`Reader::next_event`], after all events before them.
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
         if self.reader.tables.info.format <= FormatVersion::V3 {
             return self.reader.next_event();

@@ -145,11 +145,17 @@ enum Notice {
 
 impl<R: Read> Reader<R> {
     /// Reads the header.
+    ///
+    /// # Errors
+    /// An [`Error`]: the source failed, or does not begin as a trace of a known version does (nettrace.md 1 and 2).
     pub fn new(source: R) -> Result<Reader<R>, Error> {
         Reader::with_options(source, ReaderOptions::default())
     }
 
     /// The same with options.
+    ///
+    /// # Errors
+    /// Those of [`Reader::new`].
     pub fn with_options(source: R, options: ReaderOptions) -> Result<Reader<R>, Error> {
         Reader::open(Source::new(source, options.prefetch), options)
     }
@@ -161,6 +167,9 @@ impl<R: Read> Reader<R> {
     /// buffers. If no thread can be made, and after an error of the source, reading goes on without. When the reader is
     /// dropped the thread ends; only if it waits in a read of the source then, it is left to itself, and ends and drops
     /// the source when that returns.
+    ///
+    /// # Errors
+    /// Those of [`Reader::new`].
     pub fn with_read_ahead(
         source: R,
         options: ReaderOptions,
@@ -204,6 +213,9 @@ impl<R: Read> Reader<R> {
     /// }
     /// # Ok(()) }
     /// ```
+    ///
+    /// # Errors
+    /// Those of [`Reader::new`]; `window` fails like the source.
     pub fn in_place(
         source: R,
         window: Window<R>,
@@ -221,7 +233,8 @@ impl<R: Read> Reader<R> {
 
     /// The next event in the order of the file; `None` after the end, and after an error.
     ///
-    /// Of a file that was cut off every complete event is given, then one error. An error of the source
+    /// # Errors
+    /// An [`Error`] names what is wrong and at which offset. Of a file that was cut off every complete event is given, then one error. An error of the source
     /// ([`ErrorKind::Source`]) is not the end: reading can be tried again.
     #[inline]
     pub fn next_event(&mut self) -> Result<Option<Event<'_>>, Error> {
@@ -245,6 +258,9 @@ impl<R: Read> Reader<R> {
     }
 
     /// The next thing in the order of the file. Blocks of stacks and labels are taken in silently.
+    ///
+    /// # Errors
+    /// Those of [`next_event`](Self::next_event).
     pub fn next_item(&mut self) -> Result<Option<Item<'_>>, Error> {
         loop {
             if let Some(notice) = self.notices.pop_front() {

@@ -120,6 +120,9 @@ impl TraceWriter {
 
     /// Describes the events of one metadata id. Ids count from 1; each is defined once. What the format has no place
     /// for is left out: see [`crate::unrepresentable`].
+    ///
+    /// # Errors
+    /// [`WriteError::RowTooLarge`]: in V6 the names alone take more than 65,535 bytes.
     pub fn define_event(&mut self, metadata: &Metadata) -> Result<(), WriteError> {
         self.scratch.clear();
         match self.format() {
@@ -161,6 +164,9 @@ impl TraceWriter {
     /// As [`define_event`](Self::define_event) with a description that is encoded already, the way runtimes keep it: a metadata
     /// record of V4 without its first two fields, which are the metadata id and the provider's name (nettrace.md 5.4). V4 takes it
     /// as it is, whatever it holds. V6 takes what can be read of it.
+    ///
+    /// # Errors
+    /// Those of [`define_event`](Self::define_event), in V6.
     pub fn define_encoded(
         &mut self,
         metadata_id: u32,
@@ -208,6 +214,9 @@ impl TraceWriter {
 
     /// The number of a stack, given as pointers of the trace's size, innermost frame first. The same stack has the
     /// same number until the next sequence point. An empty one is 0.
+    ///
+    /// # Errors
+    /// [`WriteError::ListTooLarge`]: more than half of the largest block, about 8 MB.
     #[inline]
     pub fn stack(&mut self, frames: &[u8]) -> Result<u32, WriteError> {
         if frames.is_empty() {
@@ -221,6 +230,9 @@ impl TraceWriter {
 
     /// V6: the number of a list of labels, until the next sequence point. An empty list is 0, and so is every list
     /// in V4.
+    ///
+    /// # Errors
+    /// [`WriteError::ListTooLarge`]: more than half of the largest block, about 8 MB.
     pub fn label_list(&mut self, labels: &[Label<'_>]) -> Result<u32, WriteError> {
         if labels.is_empty() || self.format() == WriteFormat::V4 {
             return Ok(0);
@@ -234,6 +246,9 @@ impl TraceWriter {
     }
 
     /// V6: names a thread. Nothing in V4, where threads are known by their id.
+    ///
+    /// # Errors
+    /// [`WriteError::RowTooLarge`]: name and pairs take more than 65,535 bytes.
     pub fn define_thread(&mut self, index: u64, row: &ThreadRow) -> Result<(), WriteError> {
         if self.format() == WriteFormat::V4 {
             return Ok(());
@@ -263,6 +278,9 @@ impl TraceWriter {
     }
 
     /// Writes an event.
+    ///
+    /// # Errors
+    /// [`WriteError::EventTooLarge`]: the payload does not fit into a block of the format. Nothing is written.
     #[inline]
     pub fn event(&mut self, event: &EventRecord<'_>) -> Result<(), WriteError> {
         // TraceEvent takes a change of the capture thread from sorted events and from the first event of a block only: elsewhere it
