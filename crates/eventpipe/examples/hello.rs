@@ -1,4 +1,5 @@
-//! A program that can be traced: `cargo run -p eventpipe --example hello`, then `dotnet-trace collect -p PID --providers Hello`.
+//! A program that can be traced: `cargo run -p eventpipe --example hello`, then `eventpipe collect -n hello`, or
+//! `dotnet-trace collect -p PID --providers Hello:1`.
 //!
 //! With an argument it runs for so many seconds.
 
