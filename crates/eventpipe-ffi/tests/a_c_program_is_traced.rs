@@ -200,11 +200,11 @@ fn the_header_is_c_plus_plus_too() {
         .output()
         .expect("a compiler");
     let message = String::from_utf8_lossy(&status.stderr);
-    // A system with a C compiler alone has no C++ front end to ask.
-    assert!(
-        status.status.success() || message.contains("cc1plus"),
-        "{message}"
-    );
+    // The README asks for a C compiler, not for one of C++.
+    if message.contains("cc1plus") {
+        return eprintln!("skipped: the_header_is_c_plus_plus_too: {message}");
+    }
+    assert!(status.status.success(), "{message}");
 }
 
 /// A piece without an address is zeros, whatever has been at its place in the buffer.
