@@ -56,6 +56,8 @@ enum Path {
     EventStack,
     /// No block is free.
     Dropped,
+    /// No block is free for a text of 10,000 characters with a stack: neither is looked at.
+    DroppedText,
     /// Draining: an event of 8 bytes, from the buffer to the blocks of a stream.
     Drain8,
     /// The same, with a text of 100 characters.
@@ -85,6 +87,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let (path, count) = (arguments.path, arguments.count);
     match path {
         Path::Dropped => return dropped(count),
+        Path::DroppedText => return dropped_text(count),
         Path::ReadWalk | Path::ReadValues | Path::ReadText => return reading(path, count),
         Path::Drain8
         | Path::DrainText
@@ -96,13 +99,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     let session = (path != Path::Disabled)
         .then(|| {
-            SessionRequest::new()
-                .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
+            all_events()
                 .stacks(path == Path::EventStack)
                 .start_callback(|_| {})
         })
         .transpose()
-        .map_err(|error| anyhow::anyhow!("starting the session: {}", error.text()))?;
+        .map_err(|error| not_started(&error))?;
     let data = [7_u8; 98];
     let text = "x".repeat(49);
     let write = |number: u64| match path {
@@ -145,9 +147,43 @@ fn dropped(count: u64) -> Result<()> {
     Ok(())
 }
 
+fn dropped_text(count: u64) -> Result<()> {
+    let mut drain = manual_drain()?;
+    let session = all_events()
+        .stacks(true)
+        .start_callback(|_| {})
+        .map_err(|error| not_started(&error))?;
+    let text = "x".repeat(10_000);
+    let write = |_| events::text(black_box(&text));
+    // Until the large blocks are full; then small events until the others are.
+    (0..20_000).for_each(write);
+    (0..2_000_000).for_each(events::number);
+    measured(count, write);
+    ensure!(drain.stop(&session), "the stream is not complete");
+    let figures = session.statistics();
+    let (delivered, lost) = (figures.delivered, figures.lost);
+    ensure!(
+        delivered + lost == 2_020_000 + count && lost > count + 20_000,
+        "{figures:?}: an event found room"
+    );
+    Ok(())
+}
+
+fn manual_drain() -> Result<ManualDrain> {
+    ManualDrain::new().ok_or_else(|| anyhow::anyhow!("somebody drains already"))
+}
+
+fn all_events() -> SessionRequest {
+    SessionRequest::new()
+        .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
+}
+
+fn not_started(error: &eventpipe::SessionError) -> anyhow::Error {
+    anyhow::anyhow!("starting the session: {}", error.text())
+}
+
 fn draining(path: Path, count: u64) -> Result<()> {
-    let drain = ManualDrain::new().ok_or_else(|| anyhow::anyhow!("somebody drains already"))?;
-    let drain = RefCell::new(drain);
+    let drain = RefCell::new(manual_drain()?);
     let format = match path {
         Path::DrainTextV6 => Format::V6,
         _ => Format::V4,
@@ -157,12 +193,11 @@ fn draining(path: Path, count: u64) -> Result<()> {
         _ => 1,
     };
     let start = |_| {
-        SessionRequest::new()
-            .provider(ProviderRequest::new("EventPipeLabInstructions").level(Level::Verbose))
+        all_events()
             .format(format)
             .stacks(path == Path::DrainStack)
             .start_callback(|_| {})
-            .map_err(|error| anyhow::anyhow!("starting a session: {}", error.text()))
+            .map_err(|error| not_started(&error))
     };
     let sessions = (0..wanted_by).map(start).collect::<Result<Vec<_>>>()?;
     let text = "x".repeat(100);

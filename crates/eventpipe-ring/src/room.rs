@@ -135,6 +135,14 @@ impl Room {
         !cfg!(loom) && self.reined.load(Ordering::Relaxed) != 0
     }
 
+    /// Whether an event may be lost for want of room: of events that were, all but the first after a
+    /// quiet time found this. (A hint.)
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.is_scarce() || self.is_reined() || self.held.load(Ordering::Relaxed) != 0
+    }
+
     /// A round of the drain is over. The rein is loose when none within so many ticks has had such a loss.
     pub(crate) fn end_round(&self, within: u64) {
         let left = self.scarce.load(Ordering::Relaxed);

@@ -65,6 +65,39 @@ impl Ring {
         }
     }
 
+    /// Counts an event as lost if there is no block for it, before something is prepared for it that
+    /// costs more than the loss does: the walk of a stack. `false`: it is not lost, or not yet.
+    #[cfg(not(loom))]
+    #[inline(always)]
+    pub fn lose_for_want_of_a_block(&'static self, event: &EventKey) -> bool {
+        if !self.room.is_tight() {
+            return false;
+        }
+        match self.own_slot() {
+            Some(slot) if slot.level.get() < 2 => {
+                let level = slot.level.get();
+                // A look without a section: what the drain takes back a moment later was there.
+                let lane = &slot.lanes[level as usize % LANES];
+                lane.block.load(Ordering::Relaxed) == 0 && self.lose_if_no_block(slot, level, event)
+            }
+            _ => false,
+        }
+    }
+
+    #[cfg(not(loom))]
+    #[cold]
+    #[inline(never)]
+    fn lose_if_no_block(&self, slot: &Slot, level: u32, event: &EventKey) -> bool {
+        let section = Section::enter(slot, level);
+        let sessions = event.mask.load(Ordering::Acquire);
+        let is_lost = sessions != 0
+            && section.lane.block.load(Ordering::Relaxed) == 0
+            && self.has_no_block(slot, sessions)
+            && self.lose_unless_it_waits(slot, sessions);
+        section.leave();
+        is_lost
+    }
+
     #[cfg(not(loom))]
     #[inline(never)]
     fn write_enabled<P: Payload + ?Sized>(
@@ -307,9 +340,12 @@ impl Ring {
         let free = (!refused).then(|| arena.take_free(need as usize, busy));
         let Some(block) = free.flatten() else {
             // What is left of the open block is of little use: the drain may have it, and give it
-            // to whoever comes first. And who waits holds no block (R2).
+            // to whoever comes first. So it is when this is the second event in a row that does not
+            // fit: those that follow are lost before anything of them is looked at. And who waits
+            // holds no block (R2).
             if current != 0
                 && (waits
+                    || slot.owed.load(Ordering::Relaxed) != 0
                     || need as usize <= SMALL
                         && lane.limit.get() - lane.position.get() < WORTH_KEEPING)
             {

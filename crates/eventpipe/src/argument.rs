@@ -107,30 +107,20 @@ pub trait Arguments: sealed::Sealed {
     fn put_all(&self, out: &mut [u8]);
 }
 
-/// [`Arguments`] as the ring wants them, with the size computed once.
+/// [`Arguments`] as the ring wants them. It asks for the size once, and not if the event is lost for want of room: to find out how many
+/// units a long text has takes longer than all the rest of that.
 #[derive(Debug)]
-pub(crate) struct Encoded<A> {
-    arguments: A,
-    size: usize,
-}
-
-impl<A: Arguments> Encoded<A> {
-    #[inline]
-    pub(crate) fn new(arguments: A) -> Self {
-        let size = arguments.size();
-        Encoded { arguments, size }
-    }
-}
+pub(crate) struct Encoded<A>(pub(crate) A);
 
 impl<A: Arguments> Payload for Encoded<A> {
     #[inline]
     fn len(&self) -> usize {
-        self.size
+        self.0.size()
     }
 
     #[inline]
     fn copy_to(&self, out: &mut [u8]) {
-        self.arguments.put_all(out);
+        self.0.put_all(out);
     }
 }
 
@@ -376,7 +366,7 @@ mod tests {
     use alloc::vec::Vec;
 
     fn encode<A: Arguments>(arguments: A) -> Vec<u8> {
-        let payload = Encoded::new(arguments);
+        let payload = Encoded(arguments);
         let mut out = vec![0xEE; payload.len()];
         payload.copy_to(&mut out);
         out

@@ -125,7 +125,7 @@ impl Event {
             let fits = self.definition.accepts(A::KINDS);
             debug_assert!(fits, "arguments that do not fit the definition of {self:?}");
             if fits {
-                self.put(&Encoded::new(arguments), None);
+                self.put(&Encoded(arguments), None);
             }
         }
     }
@@ -135,7 +135,7 @@ impl Event {
     #[inline]
     pub fn write_matching<A: Arguments>(&'static self, arguments: A) {
         if self.is_enabled() {
-            self.put(&Encoded::new(arguments), None);
+            self.put(&Encoded(arguments), None);
         }
     }
 
@@ -146,7 +146,7 @@ impl Event {
             let fits = self.definition.accepts(A::KINDS);
             debug_assert!(fits, "arguments that do not fit the definition of {self:?}");
             if fits {
-                self.put(&Encoded::new(arguments), Some(options));
+                self.put(&Encoded(arguments), Some(options));
             }
         }
     }
@@ -208,7 +208,7 @@ impl Event {
             && activity::is_none();
         if is_plain {
             RING.write_plain(&self.key, payload);
-        } else {
+        } else if !cfg!(feature = "stacks") || !RING.lose_for_want_of_a_block(&self.key) {
             self.put_with(payload, options.unwrap_or(&EventOptions::NONE));
             // So that it was no tail call, which would have left its caller's frame in our place.
             compiler_fence(Ordering::SeqCst);

@@ -115,7 +115,7 @@ struct Report<'r, 'e> {
 
 impl Report<'_, '_> {
     fn put<A: Arguments>(&mut self, event: &'static Event, arguments: A) {
-        let encoded = Encoded::new(arguments);
+        let encoded = Encoded(arguments);
         let mut payload = vec![0; encoded.len()];
         encoded.copy_to(&mut payload);
         self.rundown.write(event, &[&payload]);
