@@ -2,6 +2,7 @@
 
 use crate::exit_code::{ExitCode, Failure};
 use crate::meanwhile;
+use crate::table;
 use crate::terminal;
 use anyhow::Context as _;
 use bytes::Bytes;
@@ -44,10 +45,15 @@ impl Source {
     }
 }
 
-/// How a file is called in messages.
+/// How a file is called in messages, in one line.
 pub(crate) fn name_of(path: &Path) -> String {
+    table::printable(&path_text(path, "standard input"))
+}
+
+/// A path as it is; `standard` where it stands for the standard input or output.
+pub(crate) fn path_text(path: &Path, standard: &str) -> String {
     if path.as_os_str() == "-" {
-        "standard input".into()
+        standard.to_owned()
     } else {
         path.display().to_string()
     }

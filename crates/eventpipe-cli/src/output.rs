@@ -4,8 +4,9 @@
 //! at any length and must survive the death of the tool.
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::input;
 use crate::signals;
-use crate::table::is_control;
+use crate::table::{self, is_control};
 use anyhow::Context as _;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -95,13 +96,9 @@ impl RecordingFile {
         &self.path
     }
 
-    /// How it is called in messages.
+    /// How it is called in messages, in one line.
     pub(crate) fn name(&self) -> String {
-        if self.path.as_os_str() == "-" {
-            "standard output".into()
-        } else {
-            self.path.display().to_string()
-        }
+        table::printable(&input::path_text(&self.path, "standard output"))
     }
 
     /// Removes the file again if it was made here and nothing was written.

@@ -430,6 +430,39 @@ fn the_same_after_rewriting_in_the_other_format() {
     );
 }
 
+/// A file may be called anything, and what is said of it is still one line for each thing that is said.
+#[test]
+fn a_name_of_two_lines_is_said_in_one() {
+    let scratch = Scratch::new("two-lines");
+    let file = scratch.file("a\nb\x1b[2J.nettrace");
+    std::fs::rename(trace(&scratch), &file).unwrap();
+    let shown = format!("{}/a·b·[2J", scratch.path().display());
+    let name = file.to_str().unwrap();
+    let (code, out, _) = run(&["report", "stat", name]);
+    assert_eq!(code, 0);
+    assert!(
+        out.starts_with(&format!("{shown}.nettrace: format ")),
+        "{out}"
+    );
+    let (code, _, said) = run(&["events", name, "--provider", "Nobody"]);
+    assert_eq!(code, 0);
+    for line in said.lines() {
+        assert!(line.starts_with(&format!("{shown}.nettrace: ")), "{said}");
+    }
+    let (code, _, said) = run(&["rewrite", "--to", "v6", name]);
+    assert_eq!(code, 0);
+    assert!(
+        said.starts_with(&format!("{shown}.v6.nettrace: ")),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+    // Programs get the name as it is.
+    let (code, out, _) = run(&["join", name, "--json"]);
+    assert_eq!(code, 0);
+    let joined: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(joined["sources"][0]["file"], name);
+}
+
 /// Half of the trace comes, and the other half when the line that tells of it is seen.
 #[test]
 fn a_long_wait_is_told_on_the_terminal() {

@@ -342,11 +342,10 @@ fn thread_rows(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nettrace::{EventRecord, FORGET_METADATA, SystemTime, TraceWriter, WriteFormat};
+    use nettrace::{EventRecord, FORGET_METADATA, SystemTime, ThreadRow, TraceWriter, WriteFormat};
 
-    #[test]
-    fn an_id_that_changes_its_meaning_to_and_fro_takes_no_more_room() {
-        let info = TraceInfo {
+    fn info() -> TraceInfo {
+        TraceInfo {
             format: FormatVersion::V6,
             start: SystemTime::from_unix_ns(0),
             sync_ticks: 0,
@@ -356,7 +355,117 @@ mod tests {
             processor_count: None,
             sampling_period_ns: None,
             pairs: Vec::new(),
+        }
+    }
+
+    fn statistics(trace: &[u8]) -> TraceStatistics {
+        let mut reader = Reader::new(trace).unwrap();
+        let mut collector = Collector::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            collector.add(&event);
+        }
+        collector.finish(&reader)
+    }
+
+    /// A name that implies an opcode, and the same with the opcode said, are one event to who reads the report.
+    #[test]
+    fn events_that_are_called_the_same_are_one_row() {
+        let mut writer = TraceWriter::new(WriteFormat::V6, &info());
+        for (id, name, opcode) in [(1, "Request", 1), (2, "RequestStart", 0)] {
+            let metadata = Metadata {
+                id,
+                provider: "P".into(),
+                name: name.into(),
+                event_id: 7,
+                opcode,
+                ..Metadata::default()
+            };
+            writer.define_event(&metadata).unwrap();
+        }
+        for (number, (metadata_id, ms)) in
+            [(1, 20), (2, 10), (1, 30), (2, 40)].into_iter().enumerate()
+        {
+            let event = EventRecord {
+                metadata_id,
+                sequence_number: number as u32 + 1,
+                thread_id: 1,
+                capture_thread_id: 1,
+                timestamp: ms * 1_000_000,
+                payload: &[0; 3],
+                ..EventRecord::default()
+            };
+            writer.event(&event).unwrap();
+        }
+        writer.finish();
+        let report = statistics(writer.output());
+        assert_eq!(
+            report.events,
+            [EventStatistics {
+                provider: "P".into(),
+                event: "Request/Start".into(),
+                id: 7,
+                count: 4,
+                payload_bytes: 12,
+                first_ms: 10.0,
+                last_ms: 40.0,
+            }]
+        );
+    }
+
+    /// The system gives the number of a thread that ended to the next one: two threads, of which the first wrote 2 of 6
+    /// events and the second 1 of 2, about another one.
+    #[test]
+    fn threads_of_one_number_add_up() {
+        let mut writer = TraceWriter::new(WriteFormat::V6, &info());
+        let metadata = Metadata {
+            id: 1,
+            provider: "P".into(),
+            event_id: 1,
+            ..Metadata::default()
         };
+        writer.define_event(&metadata).unwrap();
+        for (index, thread_id) in [(1, 500), (2, 500), (3, 600)] {
+            let row = ThreadRow {
+                thread_id: Some(thread_id),
+                ..ThreadRow::default()
+            };
+            writer.define_thread(index, &row).unwrap();
+        }
+        for (index, sequence_number) in [(1, 3), (1, 6), (2, 2)] {
+            let event = EventRecord {
+                metadata_id: 1,
+                sequence_number,
+                thread_id: 3,
+                capture_thread_id: index,
+                timestamp: 5_000_000,
+                ..EventRecord::default()
+            };
+            writer.event(&event).unwrap();
+        }
+        writer.finish();
+        let report = statistics(writer.output());
+        let lost = LostEvents {
+            total: 5,
+            gaps: 2,
+            at_start: 3,
+            at_least: false,
+        };
+        assert_eq!(report.lost, lost);
+        let thread = |thread_id, events, written, lost| ThreadStatistics {
+            thread_id,
+            events,
+            written,
+            lost,
+            payload_bytes: 0,
+            first_ms: Some(5.0).filter(|_| events > 0),
+            last_ms: Some(5.0).filter(|_| events > 0),
+        };
+        assert_eq!(report.threads, [thread(600, 3, 0, 0), thread(500, 0, 3, 5)]);
+    }
+
+    #[test]
+    fn an_id_that_changes_its_meaning_to_and_fro_takes_no_more_room() {
+        let info = info();
         let mut writer = TraceWriter::new(WriteFormat::V6, &info);
         for round in 0..100 {
             let metadata = Metadata {

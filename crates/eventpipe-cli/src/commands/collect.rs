@@ -136,7 +136,10 @@ fn run(
         }
     };
     let into = match &rolling {
-        Some(rolling) => format!("{} and so on", rolling.first().display()),
+        Some(rolling) => format!(
+            "{} and so on",
+            table::printable(&rolling.first().display().to_string())
+        ),
         None => file.name(),
     };
     note(format_args!(

@@ -11,6 +11,7 @@ use crate::meanwhile::Meanwhile;
 use crate::output;
 use crate::reach::reach_once;
 use crate::signals;
+use crate::table;
 use crate::target::attach_failure;
 use crate::terminal::note;
 use anyhow::Context as _;
@@ -83,7 +84,7 @@ pub(crate) fn dump(arguments: &Dump) -> anyhow::Result<()> {
         "dumping {} (process {}) into {} ({kind_name}); the process stands still meanwhile",
         reached.name,
         reached.pid,
-        path.display()
+        table::printable(&path.display().to_string())
     ));
     let growing = made.clone();
     let meanwhile = Meanwhile::saying(move || {

@@ -1,7 +1,7 @@
 //! `eventpipe join`: several traces made into one.
 
 use crate::cli::{Join, TargetFormat};
-use crate::commands::rewrite::{called, exceptions, output_path, summarize};
+use crate::commands::rewrite::{exceptions, output_path, summarize};
 use crate::exit_code::{ExitCode, Failure};
 use crate::input::{self, Source};
 use crate::meanwhile::Meanwhile;
@@ -65,10 +65,13 @@ pub(crate) fn join_files(arguments: &Join) -> anyhow::Result<u8> {
     if arguments.json {
         let sources = arguments.files.iter().zip(&damages).map(|(path, damage)| {
             let error = damage.map(|error| error.to_string());
-            json!({ "file": input::name_of(path), "error": error })
+            json!({ "file": input::path_text(path, "standard input"), "error": error })
         });
         let mut all = Map::new();
-        all.insert("output".into(), called(&output).into());
+        all.insert(
+            "output".into(),
+            input::path_text(&output, "standard output").into(),
+        );
         let version = match format {
             WriteFormat::V4 => 4,
             WriteFormat::V6 => 6,

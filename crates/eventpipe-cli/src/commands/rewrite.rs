@@ -8,6 +8,7 @@ use crate::human::{self, Moment};
 use crate::input::{self, Source};
 use crate::meanwhile::Meanwhile;
 use crate::output::{self, WholeFile};
+use crate::table;
 use crate::terminal::note;
 use anyhow::Context as _;
 use nettrace::rewrite::{RewriteOptions, RewriteReport, rewrite};
@@ -98,12 +99,7 @@ fn run(
     let meanwhile = Meanwhile::reading();
     let result = rewrite(reader, options, &mut file);
     drop(meanwhile);
-    let failure = || {
-        Failure::new(
-            ExitCode::Output,
-            format!("cannot write {}", input::name_of(output)),
-        )
-    };
+    let failure = || Failure::new(ExitCode::Output, format!("cannot write {}", called(output)));
     let result = result.with_context(failure)?;
     file.finish()?;
     Ok(result)
@@ -138,13 +134,9 @@ pub(crate) fn summarize(output: &Path, report: &RewriteReport) {
     }
 }
 
-/// How an output is called in messages.
+/// How an output is called in messages, in one line.
 pub(crate) fn called(output: &Path) -> String {
-    if output.as_os_str() == "-" {
-        "standard output".to_owned()
-    } else {
-        output.display().to_string()
-    }
+    table::printable(&input::path_text(output, "standard output"))
 }
 
 /// What is not as it was: how often, its name for programs, and in words.

@@ -149,4 +149,28 @@ mod tests {
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
+
+    #[test]
+    fn times_are_milliseconds_since_the_start_whatever_the_clock() {
+        for (ticks, per_second, text) in [
+            (1_234_567, 1_000_000_000, "0.234567"),
+            (3_500_000, 10_000_000, "250.000000"),
+            // What was written before the start of the trace counts as written then.
+            (999_999, 1_000_000_000, "0.000000"),
+            (i64::MIN, 1_000_000_000, "0.000000"),
+            // A clock whose ticks are no whole nanoseconds, and none.
+            (1_000_000 + 2_435_912, 2_435_912, "1000.000000"),
+            (1_000_000 + 1, 3_000_000, "0.000333"),
+            (1_000_001, 0, "0.000000"),
+            (1_000_001, -5, "0.000000"),
+        ] {
+            let mut out = Vec::new();
+            append_relative_ms(ticks, 1_000_000, per_second, &mut out);
+            assert_eq!(
+                String::from_utf8(out).unwrap(),
+                text,
+                "{ticks} {per_second}"
+            );
+        }
+    }
 }

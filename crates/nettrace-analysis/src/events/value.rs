@@ -201,5 +201,42 @@ mod tests {
         assert_eq!(decimal(0x80, 2, 1_234), "\"-12.34\"");
         assert_eq!(decimal(0, 4, 5), "\"0.0005\"");
         assert_eq!(decimal(0, 255, 0).len(), 2 + 1 + 1 + 255);
+        // Flags, then the high, low and middle 32 bits.
+        let mut largest = [0xff; 16];
+        largest[..4].fill(0);
+        assert_eq!(
+            json(Value::Decimal(largest)),
+            "\"79228162514264337593543950335\""
+        );
+        let part = |at: usize| {
+            let mut bytes = [0; 16];
+            bytes[at] = 1;
+            json(Value::Decimal(bytes))
+        };
+        assert_eq!(part(4), "\"18446744073709551616\"");
+        assert_eq!(part(8), "\"1\"");
+        assert_eq!(part(12), "\"4294967296\"");
+    }
+
+    /// Bytes that a description calls by a long name each.
+    #[test]
+    fn a_value_that_grows_out_of_all_proportion_is_cut_and_stays_json() {
+        use nettrace::{Field, FieldType, Metadata, Schema};
+        let field = |name: String, field_type| Field { name, field_type };
+        let element = FieldType::Object(vec![field("n".repeat(1000), FieldType::Byte)]);
+        let metadata = Metadata {
+            fields: vec![field("a".into(), FieldType::Array(Box::new(element)))],
+            ..Metadata::default()
+        };
+        let mut payload = vec![7; 2 + 100];
+        payload[..2].copy_from_slice(&100_u16.to_le_bytes());
+        let schema = Schema::new(&metadata, 8);
+        let (_, value) = schema.fields(&payload).next().unwrap();
+        for (most, elements) in [(usize::MAX, 100), (10_000, 10), (0, 0)] {
+            let mut out = Vec::new();
+            append_within(value, most, &mut out);
+            let whole: serde_json::Value = serde_json::from_slice(&out).unwrap();
+            assert_eq!(whole.as_array().unwrap().len(), elements, "{most}");
+        }
     }
 }
