@@ -166,3 +166,119 @@ fn numbers(payload: &[u8]) -> Option<(u32, u64)> {
     let (number, _) = rest.split_first_chunk::<8>()?;
     Some((u32::from_le_bytes(*thread), u64::from_le_bytes(*number)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nettrace::{
+        EventRecord, FormatVersion, Metadata, SystemTime, TraceInfo, TraceWriter, WriteFormat,
+    };
+
+    /// A trace of events, each with the system's id of its thread, its number in the format, its thread's number and its running
+    /// number; and with threads that have tried so many at the end.
+    fn trace(events: &[(u64, u32, u32, u64)], tried: &[(u64, u32)]) -> Vec<u8> {
+        let info = TraceInfo {
+            format: FormatVersion::V4,
+            start: SystemTime::from_unix_ns(0),
+            sync_ticks: 0,
+            ticks_per_second: 1_000_000_000,
+            pointer_size: 8,
+            process_id: Some(7),
+            processor_count: Some(1),
+            sampling_period_ns: Some(0),
+            pairs: Vec::new(),
+        };
+        let mut writer = TraceWriter::new(WriteFormat::V4, &info);
+        let metadata = Metadata {
+            id: 1,
+            provider: "P".into(),
+            name: "E".into(),
+            event_id: 1,
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).expect("it is small");
+        for &(os_thread, sequence_number, thread, number) in events {
+            let mut payload = thread.to_le_bytes().to_vec();
+            payload.extend(number.to_le_bytes());
+            let event = EventRecord {
+                metadata_id: 1,
+                sequence_number,
+                thread_id: os_thread,
+                capture_thread_id: os_thread,
+                payload: &payload,
+                ..EventRecord::default()
+            };
+            writer.event(&event).expect("it is small");
+        }
+        writer.sequence_point(1, 0, tried.iter().copied());
+        writer.finish();
+        std::mem::take(writer.output())
+    }
+
+    fn faults(events: &[(u64, u32, u32, u64)]) -> Vec<String> {
+        Account::of(&trace(events, &[])[..], "P").faults()
+    }
+
+    #[test]
+    fn losses_are_no_fault_and_belong_to_their_thread() {
+        let events = [
+            (500, 1, 0, 0),
+            (501, 3, 1, 2),
+            (500, 2, 0, 1),
+            (500, 5, 0, 4),
+        ];
+        let account = Account::of(&trace(&events, &[(500, 6), (501, 3), (502, 7)])[..], "P");
+        assert_eq!(account.faults(), [""; 0]);
+        assert!(account.is_complete && account.error.is_none());
+        let lost = |thread: u32| {
+            (
+                account.threads[&thread].lost,
+                account.threads[&thread].lost_at_start,
+            )
+        };
+        assert_eq!((lost(0), lost(1)), ((3, 0), (2, 2)));
+        assert_eq!(account.silent, BTreeMap::from([(502, 7)]));
+        assert_eq!(
+            (account.delivered(), account.lost(), account.lost_at_start()),
+            (4, 12, 9)
+        );
+    }
+
+    #[test]
+    fn each_fault_is_found() {
+        let alone = |text: &str| vec![text.to_owned()];
+        // The same number twice, and a smaller one.
+        let twice = [(500, 1, 0, 0), (500, 2, 0, 1), (500, 2, 0, 1)];
+        assert_eq!(faults(&twice), alone("thread 0: 1 out of order"));
+        let back = [(500, 1, 0, 0), (500, 2, 0, 1), (500, 1, 0, 0)];
+        assert_eq!(faults(&back), alone("thread 0: 1 out of order"));
+        // The format has counted an event that was not written.
+        let misnumbered = [(500, 1, 0, 0), (500, 3, 0, 1)];
+        assert_eq!(faults(&misnumbered), alone("thread 0: 1 misnumbered"));
+        // And has not counted some that were.
+        let uncounted = [(500, 1, 0, 0), (500, 2, 0, 5)];
+        assert_eq!(
+            faults(&uncounted),
+            [
+                "thread 0: 1 misnumbered",
+                "thread 0: 2 delivered and 0 lost of at least 6"
+            ]
+        );
+        let strange = [(500, 1, 0, 0), (501, 2, 0, 1)];
+        assert_eq!(faults(&strange), alone("thread 0: written by {500, 501}"));
+    }
+
+    #[test]
+    fn a_trace_that_is_cut_is_a_prefix_and_one_that_is_changed_is_not() {
+        let whole = trace(&[(500, 1, 0, 0), (500, 2, 0, 1)], &[]);
+        for length in [3, 40, whole.len() - 1] {
+            let account = Account::of(&whole[..length], "P");
+            assert!(
+                !account.is_complete && account.is_readable_prefix(),
+                "{length}"
+            );
+        }
+        let account = Account::of(&[0x55; 100][..], "P");
+        assert!(!account.is_complete && !account.is_readable_prefix());
+    }
+}
