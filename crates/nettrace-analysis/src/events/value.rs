@@ -218,25 +218,32 @@ mod tests {
         assert_eq!(part(12), "\"4294967296\"");
     }
 
-    /// Bytes that a description calls by a long name each.
+    /// Bytes that a description calls by a long name each, as elements of an array and as fields of one object.
     #[test]
     fn a_value_that_grows_out_of_all_proportion_is_cut_and_stays_json() {
         use nettrace::{Field, FieldType, Metadata, Schema};
         let field = |name: String, field_type| Field { name, field_type };
-        let element = FieldType::Object(vec![field("n".repeat(1000), FieldType::Byte)]);
-        let metadata = Metadata {
-            fields: vec![field("a".into(), FieldType::Array(Box::new(element)))],
-            ..Metadata::default()
-        };
-        let mut payload = vec![7; 2 + 100];
-        payload[..2].copy_from_slice(&100_u16.to_le_bytes());
-        let schema = Schema::new(&metadata, 8);
-        let (_, value) = schema.fields(&payload).next().unwrap();
-        for (most, elements) in [(usize::MAX, 100), (10_000, 10), (0, 0)] {
-            let mut out = Vec::new();
-            append_within(value, most, &mut out);
-            let whole: serde_json::Value = serde_json::from_slice(&out).unwrap();
-            assert_eq!(whole.as_array().unwrap().len(), elements, "{most}");
+        let named = |number: usize| field(format!("{number:01000}"), FieldType::Byte);
+        let element = FieldType::Object(vec![named(0)]);
+        let array = FieldType::Array(Box::new(element));
+        let object = FieldType::Object((0..100).map(named).collect());
+        let mut counted = vec![7; 2 + 100];
+        counted[..2].copy_from_slice(&100_u16.to_le_bytes());
+        for (field_type, payload) in [(array, counted), (object, vec![7; 100])] {
+            let metadata = Metadata {
+                fields: vec![field("a".into(), field_type)],
+                ..Metadata::default()
+            };
+            let schema = Schema::new(&metadata, 8);
+            let (_, value) = schema.fields(&payload).next().unwrap();
+            for (most, parts) in [(usize::MAX, 100), (10_000, 10), (0, 0)] {
+                let mut out = Vec::new();
+                append_within(value, most, &mut out);
+                let whole: serde_json::Value = serde_json::from_slice(&out).unwrap();
+                let found = whole.as_array().map(Vec::len);
+                let found = found.or(whole.as_object().map(serde_json::Map::len));
+                assert_eq!(found, Some(parts), "{most}");
+            }
         }
     }
 }
