@@ -421,27 +421,23 @@ fn activity(event: &Value, key: &str) -> String {
     text(event, key).chars().take(28).collect()
 }
 
-/// The values of the program's own events, in order.
-fn values(events: &[Value]) -> Vec<Value> {
-    events
-        .iter()
-        .filter(|event| text(event, "provider") == "EpApp")
-        .map(|event| {
-            serde_json::json!([
-                event["event"],
-                event["payload"],
-                event["raw"],
-                activity(event, "activity"),
-                activity(event, "related"),
-            ])
-        })
-        .collect()
+/// What the program's own event says; nothing for others.
+fn value(event: &Value) -> Option<Value> {
+    (text(event, "provider") == "EpApp").then(|| {
+        serde_json::json!([
+            event["event"],
+            event["payload"],
+            event["raw"],
+            activity(event, "activity"),
+            activity(event, "related"),
+        ])
+    })
 }
 
 /// Each value that a field of a kind of event has in a run.
 type Fields = BTreeMap<(String, u64, String), BTreeSet<String>>;
 
-fn fields(events: &[Value]) -> Fields {
+fn add_fields(fields: &mut Fields, event: &Value) {
     fn add(into: &mut Fields, event: &Value, name: String, value: &Value) {
         if let Some(inner) = value.as_object() {
             for (part, value) in inner {
@@ -462,18 +458,42 @@ fn fields(events: &[Value]) -> Fields {
         );
         into.entry(key).or_default().insert(value);
     }
-    let mut fields = Fields::new();
-    for event in events {
-        for (name, value) in event["payload"].as_object().into_iter().flatten() {
-            add(&mut fields, event, name.clone(), value);
-        }
-        for (name, key) in [("(activity)", "activity"), ("(related)", "related")] {
-            let value = Value::String(activity(event, key));
-            add(&mut fields, event, name.to_owned(), &value);
-        }
-        add(&mut fields, event, "(length)".to_owned(), &event["raw_len"]);
+    for (name, value) in event["payload"].as_object().into_iter().flatten() {
+        add(fields, event, name.clone(), value);
     }
-    fields
+    for (name, key) in [("(activity)", "activity"), ("(related)", "related")] {
+        let value = Value::String(activity(event, key));
+        add(fields, event, name.to_owned(), &value);
+    }
+    add(fields, event, "(length)".to_owned(), &event["raw_len"]);
+}
+
+/// What one run of a program was, as TraceEvent tells it.
+#[derive(Default)]
+struct Seen {
+    /// The kinds of events, but for those that come by chance.
+    kinds: BTreeSet<String>,
+    /// The kinds of those, by provider and id.
+    by_chance: BTreeMap<String, String>,
+    fields: Fields,
+    /// What the program's own events say, in order.
+    values: Vec<Value>,
+    lost: Option<u64>,
+    /// What the program printed.
+    output: Vec<String>,
+}
+
+impl Seen {
+    fn add(&mut self, event: &Value) {
+        if is_by_chance(event) {
+            let key = format!("{} {}", text(event, "provider"), event["id"]);
+            self.by_chance.insert(key, kind(event));
+        } else {
+            self.kinds.insert(kind(event));
+        }
+        add_fields(&mut self.fields, event);
+        self.values.extend(value(event));
+    }
 }
 
 /// Compares the values of all events field by field. Says how many fields it compared fully.
@@ -569,58 +589,46 @@ fn compare(test: &str, net: Net) {
 const ATTEMPTS: u32 = 3;
 
 fn compare_mode(peers: &Peers, folder: &Folder, programs: &[(&str, PathBuf)], mode: &[&str]) {
-    let recorded: BTreeMap<&str, (Vec<Value>, Vec<String>)> = programs
+    let recorded: BTreeMap<&str, Seen> = programs
         .iter()
         .map(|(name, program)| {
             let trace = folder.file(&format!("{}-{name}.nettrace", mode[0]));
-            let output = record(program, mode, &trace);
-            (*name, (peers.oracle_events(&trace), output))
+            let mut seen = Seen {
+                output: record(program, mode, &trace),
+                lost: peers.oracle_summary(&trace)["events_lost"].as_u64(),
+                ..Seen::default()
+            };
+            peers.for_each_oracle_event(&trace, |event| seen.add(&event));
+            (*name, seen)
         })
         .collect();
-    let kinds = |name: &str| -> BTreeSet<String> {
-        recorded[name]
-            .0
-            .iter()
-            .filter(|event| !is_by_chance(event))
-            .map(kind)
-            .collect()
-    };
-    let (c, rust) = (kinds("c"), kinds("rust"));
-    assert!(c.len() > 3, "{mode:?}: the C engine's trace has {c:?}");
+    let (c, rust) = (&recorded["c"], &recorded["rust"]);
+    assert!(
+        c.kinds.len() > 3,
+        "{mode:?}: the C engine's trace has {:?}",
+        c.kinds
+    );
     assert_eq!(
-        c.difference(&rust).collect::<Vec<_>>(),
+        c.kinds.difference(&rust.kinds).collect::<Vec<_>>(),
         Vec::<&String>::new(),
         "{mode:?}: events of the C engine only"
     );
     // The C engine loses events of a program that collects without a pause, whole kinds of them among those.
-    let lost = |name: &str| {
-        let trace = folder.file(&format!("{}-{name}.nettrace", mode[0]));
-        peers.oracle_summary(&trace)["events_lost"].as_u64()
-    };
-    assert_eq!(lost("rust"), Some(0), "{mode:?}");
-    if lost("c") == Some(0) {
+    assert_eq!(rust.lost, Some(0), "{mode:?}");
+    if c.lost == Some(0) {
         assert_eq!(
-            rust.difference(&c).collect::<Vec<_>>(),
+            rust.kinds.difference(&c.kinds).collect::<Vec<_>>(),
             Vec::<&String>::new(),
             "{mode:?}: events of this engine only"
         );
+        let fully = compare_values(mode[0], &c.fields, &rust.fields);
+        assert!(fully > 30, "{mode:?}: {fully} fields compared");
     }
     // Kinds that come by chance must still be the same where both have them.
-    let by_chance = |name: &str| -> BTreeMap<String, String> {
-        let events = recorded[name].0.iter().filter(|event| is_by_chance(event));
-        let key = |event: &Value| format!("{} {}", text(event, "provider"), event["id"]);
-        events.map(|event| (key(event), kind(event))).collect()
-    };
-    let (c, rust) = (by_chance("c"), by_chance("rust"));
-    for (key, kind) in &c {
-        if let Some(ours) = rust.get(key) {
+    for (key, kind) in &c.by_chance {
+        if let Some(ours) = rust.by_chance.get(key) {
             assert_eq!(kind, ours, "{mode:?}");
         }
-    }
-    if lost("c") == Some(0) {
-        let (c, rust) = (fields(&recorded["c"].0), fields(&recorded["rust"].0));
-        let fully = compare_values(mode[0], &c, &rust);
-        assert!(fully > 30, "{mode:?}: {fully} fields compared");
     }
     // TraceEvent does not show the last field of a module: its build id, as the engines write it.
     for (name, program) in programs {
@@ -634,17 +642,16 @@ fn compare_mode(peers: &Peers, folder: &Folder, programs: &[(&str, PathBuf)], mo
         assert!(found, "{mode:?}: no build id in the trace of {name}");
     }
     if mode[0] == "types" {
-        let (c, rust) = (values(&recorded["c"].0), values(&recorded["rust"].0));
-        assert_eq!(c.len(), 22, "{mode:?}");
-        for (c, rust) in c.iter().zip(&rust) {
+        assert_eq!(c.values.len(), 22, "{mode:?}");
+        for (c, rust) in c.values.iter().zip(&rust.values) {
             assert_eq!(c, rust, "{mode:?}");
         }
-        assert_eq!(c.len(), rust.len(), "{mode:?}");
+        assert_eq!(c.values.len(), rust.values.len(), "{mode:?}");
     }
     if mode[0] == "listener" {
         // What the program's own listener heard: `listener PROVIDER/ID/NAME COUNT`.
-        let heard = |name: &str| -> BTreeSet<String> {
-            let lines = recorded[name].1.iter();
+        let heard = |seen: &Seen| -> BTreeSet<String> {
+            let lines = seen.output.iter();
             lines
                 .filter_map(|line| line.strip_prefix("listener "))
                 .filter_map(|line| line.split(' ').next())
@@ -659,8 +666,8 @@ fn compare_mode(peers: &Peers, folder: &Folder, programs: &[(&str, PathBuf)], mo
                 .map(str::to_owned)
                 .collect()
         };
-        assert!(heard("c").len() > 10);
-        assert_eq!(heard("c"), heard("rust"));
+        assert!(heard(c).len() > 10);
+        assert_eq!(heard(c), heard(rust));
     }
 }
 

@@ -11,8 +11,9 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// The unpacked foreign programs (`shared/peers/unpack.sh`).
 #[derive(Clone, Debug)]
@@ -119,24 +120,39 @@ impl Peers {
     /// # Panics
     /// When the oracle does not run or reports a damaged file: in a test that is the finding.
     pub fn oracle_events(&self, trace: &Path) -> Vec<serde_json::Value> {
-        let output = self
+        let mut events = Vec::new();
+        self.for_each_oracle_event(trace, |event| events.push(event));
+        events
+    }
+
+    /// The same one by one: a value takes a hundred times the memory of its event.
+    ///
+    /// # Panics
+    /// As [`Peers::oracle_events`].
+    pub fn for_each_oracle_event(&self, trace: &Path, mut event: impl FnMut(serde_json::Value)) {
+        let mut oracle = self
             .tool("oracle")
             .arg("events")
             .arg(trace)
-            .output()
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
             .expect("oracle starts");
+        let lines = oracle.stdout.take().expect("its output is a pipe");
+        for line in BufReader::new(lines).lines() {
+            let line = line.expect("the oracle prints text");
+            if !line.is_empty() {
+                event(serde_json::from_str(&line).expect("the oracle prints JSON"));
+            }
+        }
+        // It says little on standard error, at its end.
+        let output = oracle.wait_with_output().expect("oracle ends");
         assert!(
             output.status.success(),
             "oracle events {}: {}",
             trace.display(),
             stderr(&output)
         );
-        output
-            .stdout
-            .split(|byte| *byte == b'\n')
-            .filter(|line| !line.is_empty())
-            .map(|line| serde_json::from_slice(line).expect("the oracle prints JSON"))
-            .collect()
     }
 
     /// TraceEvent's summary of a trace (`oracle summary`).
