@@ -4,7 +4,7 @@
 use crate::arena::{Arena, WEIGHT_BYTES};
 use crate::record::{LossReason, SESSIONS};
 use crate::room::Room;
-use crate::slot::{Losses, Slots};
+use crate::slot::{GIVES_UP, Losses, Slots};
 use crate::stack::TaggedStack;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, Private32, Private64, heavy, negative, relax};
 #[cfg(not(loom))]
@@ -16,6 +16,10 @@ use eventpipe_os::{
     Error,
     sync::{Mutex, Signal},
 };
+
+/// How often a section that does not end is looked at before it is given up; most looks are 50 µs to
+/// 100 µs apart, so these are a second or more in which this thread had a processor.
+const PATIENCE: u32 = 10_000;
 
 /// The buffer. One per process, in a static; it is never destroyed.
 #[derive(Debug)]
@@ -151,7 +155,7 @@ impl Ring {
     /// # Errors
     /// The system has not that much memory, or `pool_bytes` is more than 64 GiB or half of the
     /// machine's memory: the pages are made present, and a system that has promised too much ends
-    /// processes.
+    /// processes. Or a writer has not come out of its section for seconds.
     #[cfg(not(loom))]
     pub fn start(&'static self, pool_bytes: usize) -> Result<(), Error> {
         const MAX: usize = 64 << 30;
@@ -170,7 +174,9 @@ impl Ring {
         eventpipe_os::barrier::prepare();
         eventpipe_os::clock::note_start();
         // The memory may be replaced: nobody may be looking for a block in what was there before.
-        self.quiesce();
+        if !self.quiesce() {
+            return Err(Error::out_of_memory("mmap"));
+        }
         self.arena.prepare(pool_bytes.max(256 << 10))?;
         self.busy_ticks.store(
             eventpipe_os::clock::ticks_per_us() * 100_000,
@@ -185,8 +191,8 @@ impl Ring {
     /// perhaps with another size. For some time after the last session: no mask has a bit,
     /// [`quiesce`](Self::quiesce) has returned, the drain has given everything and taken the
     /// threads' blocks back ([`Drain::prepare_idle`](crate::Drain::prepare_idle) returned `true`)
-    /// and was dropped. `false`, and nothing changed, when a block is still in use or a `Drain`
-    /// exists.
+    /// and was dropped. `false`, and nothing changed, when a block is still in use, a section does not
+    /// end, or a `Drain` exists.
     #[cfg(not(loom))]
     pub fn release(&'static self) -> bool {
         let mut open = self.open.lock();
@@ -197,14 +203,16 @@ impl Ring {
             return false;
         };
         let complete = self.arena.close();
-        if complete {
-            // A writer may be in the middle of a failing attempt to take a block.
-            self.quiesce();
+        // A writer may be in the middle of a failing attempt to take a block.
+        let unused = complete && self.quiesce();
+        if unused {
             self.arena.give_back();
             *open = false;
+        } else if complete {
+            self.arena.open();
         }
         drop(drain);
-        complete
+        unused
     }
 
     /// Names the signal that writers set: when a block is taken, an event is lost or an indebted
@@ -222,49 +230,68 @@ impl Ring {
     /// quiescence function: whoever takes something away from writers (a mask bit, an event, the
     /// pool's memory) calls it between taking and reusing.
     ///
-    /// After mask bits were cleared and this has returned, no record with those bits is written and
-    /// no loss is counted for them. Waits for writers only (nanoseconds, unless one is preempted in
-    /// its section) and holds no lock. The calling thread's own section does not count (a signal
-    /// handler that interrupted it would wait for ever).
-    pub fn quiesce(&self) {
+    /// After mask bits were cleared and this has returned `true`, no record with those bits is written
+    /// and no loss is counted for them. Waits for writers only (nanoseconds, unless one is preempted in
+    /// its section) and holds no lock.
+    ///
+    /// `false`: a section has not ended, and is given up (S5): the calling thread's own (a signal
+    /// handler that interrupted it would wait for ever), or one that went on for seconds. Who only
+    /// gives bits to others may go on; memory must stay.
+    pub fn quiesce(&self) -> bool {
+        let mut ended = true;
+        let mut patience = PATIENCE;
         if negative!("count_before_barrier") {
             let count = self.slots.count();
             heavy();
             for index in 0..count {
-                self.wait_for_slot(index);
+                ended &= self.wait_for_slot(index, &mut patience);
             }
-            return;
+            return ended;
         }
         if !negative!("no_heavy_barrier") {
             heavy();
         }
         for index in 0..self.slots.count() {
-            self.wait_for_slot(index);
+            ended &= self.wait_for_slot(index, &mut patience);
         }
         let mut attempt = 0;
-        while self.orphans_inflight.load(Ordering::Acquire) != 0 {
+        while ended && self.orphans_inflight.load(Ordering::Acquire) != 0 {
             relax(attempt);
             attempt += 1;
+            ended = !GIVES_UP || attempt < PATIENCE;
         }
+        ended
     }
 
-    fn wait_for_slot(&self, index: u32) {
+    fn wait_for_slot(&self, index: u32, patience: &mut u32) -> bool {
         let Some(slot) = self.slots.try_slot(index) else {
-            return;
+            return true;
         };
-        if self.is_own(slot) {
-            return;
+        let is_own = self.is_own(slot);
+        if is_own && !GIVES_UP {
+            return true;
         }
+        let mut ended = true;
         for lane in &slot.lanes {
             let seen = lane.inflight.load(Ordering::Acquire);
             let mut attempt = 0;
             // Odd and unchanged: still the section that was running. Any other value: it has ended
             // (S2).
             while seen & 1 == 1 && lane.inflight.load(Ordering::Acquire) == seen {
-                relax(attempt);
-                attempt = attempt.saturating_add(1);
+                if GIVES_UP && attempt >= *patience {
+                    // There may be many, and the time is not spent on each.
+                    *patience = 102;
+                } else if !is_own && !lane.is_given_up(seen) {
+                    relax(attempt);
+                    attempt = attempt.saturating_add(1);
+                    continue;
+                }
+                lane.notes.given_up.store(seen, Ordering::Relaxed);
+                ended = false;
+                break;
             }
         }
+        ended
     }
 
     /// Figures that can be read at any time.

@@ -14,6 +14,11 @@
 //! * S4: who does *store, light barrier, load* in a section pairs with *store, heavy barrier, load*
 //!   of quiescence and drain: of a cleared mask (or emptied lane) and a running section, at least
 //!   one is seen by the other.
+//! * S5: a section that does not end (its thread was taken out of it by `siglongjmp`, or cannot run)
+//!   is given up by quiescence or the drain after some seconds, and then holds up neither. It may
+//!   still go on: so its block stays its own, and the pool's memory stays where it is, until it has
+//!   ended, which its thread's end is too. What can come of it is one record, late, with the bits
+//!   that its event had, and older than what was marked sorted.
 
 use crate::arena::OpenBlock;
 use crate::record::{LossReason, SESSIONS};
@@ -36,6 +41,10 @@ macro_rules! const_array {
         }
     }};
 }
+
+/// Whether sections are given up (S5). Models have none that do not end, and a runtime that links an
+/// engine without std takes no thread out of an event.
+pub(crate) const GIVES_UP: bool = cfg!(feature = "std") && !cfg!(loom);
 
 /// The thread's own, and one for what interrupts it. (Models have no signals.)
 pub(crate) const LANES: usize = if cfg!(loom) { 1 } else { 2 };
@@ -74,6 +83,11 @@ impl Lane {
         self.last_tick.store(ticks, Ordering::Relaxed);
         ticks
     }
+
+    /// Whether the lane is still in a section that was given up.
+    pub(crate) fn is_given_up(&self, inflight: u32) -> bool {
+        GIVES_UP && inflight & 1 == 1 && self.notes.given_up.load(Ordering::Relaxed) == inflight
+    }
 }
 
 /// What the drain keeps of a lane, on a line that the writer does not touch.
@@ -84,6 +98,9 @@ pub(crate) struct LaneNotes {
     pub(crate) quiet: Private32,
     pub(crate) stuck_at: Private32,
     pub(crate) stuck_since: Private64,
+    /// The odd value of `inflight` of a section that nobody waits for any more (S5). Written by
+    /// whoever gave it up.
+    pub(crate) given_up: AtomicU32,
 }
 
 /// See the module.
@@ -390,6 +407,7 @@ mod table {
                         quiet: Private32::new(0),
                         stuck_at: Private32::new(0),
                         stuck_since: Private64::new(0),
+                        given_up: AtomicU32::new(0),
                     },
                 }
             }

@@ -14,7 +14,7 @@ use crate::layout::{self, Shape, bits};
 use crate::record::{EventKey, LossReason, MAX_PAYLOAD, Payload, RecordOptions};
 use crate::ring::Ring;
 use crate::room::{LOST_IN_TURN, Wait};
-use crate::slot::{LANES, Lane, Slot};
+use crate::slot::{GIVES_UP, LANES, Lane, Slot};
 use crate::sync::{Ordering, light, negative, now};
 use core::sync::atomic::compiler_fence;
 
@@ -514,9 +514,24 @@ impl Ring {
     /// when there are losses to tell.
     pub(crate) fn detach(&self, slot: &Slot) {
         if slot.level.get() != 0 {
-            // The thread ends inside an event (a signal handler that never returned): the slot
-            // stays as it is, for ever.
-            return;
+            // The thread ends inside an event that it was taken out of (`siglongjmp`, or a signal handler
+            // that never returned).
+            if !GIVES_UP {
+                // The slot stays as it is, for ever.
+                return;
+            }
+            // What it had committed counts. A block that it was about to take or to hand over is lost.
+            slot.level.set(0);
+            for lane in &slot.lanes {
+                lane.switching.store(0, Ordering::Relaxed);
+                let inflight = lane.inflight.load(Ordering::Relaxed);
+                lane.inflight
+                    .store(inflight.wrapping_add(inflight & 1), Ordering::Release);
+            }
+        }
+        if GIVES_UP && slot.waits.get() != 0 {
+            // It was taken out of a wait for room in the same way.
+            self.end_wait(slot, Wait::NONE);
         }
         let section = Section::enter(slot, slot.level.get());
         if negative!("early_end") {

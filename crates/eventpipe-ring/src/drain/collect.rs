@@ -1,13 +1,16 @@
 //! The first half of a round: which blocks are there, and up to which tick everything can be given.
 
 use super::{Drain, LIMBO, LISTED, SEALED, SKIP, Scan};
-use crate::slot::{Lane, Slot};
+use crate::slot::{GIVES_UP, Lane, Slot};
 use crate::sync::{Ordering, heavy, margin_ticks, negative, now, relax};
 
 /// How long a section that is still running is waited for within a round, and after how long the
 /// others go on without it.
 const LOOK_AGAIN_US: u64 = 5;
 const STUCK_US: u64 = 20_000;
+
+/// After how long it is given up (S5). Quiescence, which somebody waits for, does so sooner.
+const GIVEN_UP_US: u64 = 10_000_000;
 
 impl Drain<'_> {
     pub(super) fn lists(&self) -> (*mut [u32], *mut [u32]) {
@@ -146,7 +149,7 @@ impl Drain<'_> {
             // its predecessor is on its way.
             let block = lane.block.load(Ordering::Acquire);
             let switching = lane.switching.load(Ordering::Acquire) != 0;
-            if ended && !switching {
+            if ended && !switching || lane.is_given_up(inflight) {
                 break (inflight, block, None);
             }
             let reached = lane.last_tick.load(Ordering::Acquire);
@@ -177,8 +180,11 @@ impl Drain<'_> {
                 lane.notes.stuck_at.set(inflight);
                 lane.notes.stuck_since.set(start);
             }
-            let late = start.saturating_sub(lane.notes.stuck_since.get())
-                > margin.saturating_mul(STUCK_US);
+            let stuck = start.saturating_sub(lane.notes.stuck_since.get());
+            let late = stuck > margin.saturating_mul(STUCK_US);
+            if stuck > margin.saturating_mul(GIVEN_UP_US) && GIVES_UP {
+                lane.notes.given_up.store(inflight, Ordering::Relaxed);
+            }
             if late && !cfg!(loom) {
                 scan.sorted = false;
                 scan.hold = scan.hold.min(bound);
