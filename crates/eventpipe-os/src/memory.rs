@@ -58,6 +58,24 @@ pub fn prefetch(bytes: &[u8]) {
     }
 }
 
+/// Copies words of this process from an address where perhaps nothing is mapped, by a system call;
+/// `false`: not all of them can be read (or a sandbox forbids the call). Async-signal-safe.
+pub fn read_words(address: usize, words: &mut [usize]) -> bool {
+    let bytes = size_of_val(words);
+    let local = libc::iovec {
+        iov_base: words.as_mut_ptr().cast(),
+        iov_len: bytes,
+    };
+    let remote = libc::iovec {
+        iov_base: ptr::without_provenance_mut(address),
+        iov_len: bytes,
+    };
+    let own = crate::process::pid() as libc::pid_t;
+    // SAFETY: `local` is a place for so many bytes, any of which make words; the kernel checks `remote`.
+    let read = unsafe { libc::process_vm_readv(own, &local, 1, &remote, 1, 0) };
+    usize::try_from(read) == Ok(bytes)
+}
+
 /// The size and alignment of a huge page on x86-64 and with AArch64's smallest pages.
 const HUGE_PAGE: usize = 2 << 20;
 

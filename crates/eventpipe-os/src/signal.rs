@@ -95,7 +95,8 @@ fn left_by_kernel(restorer: usize) -> bool {
     unsafe {
         core::arch::asm!("mov {0}, rsp", out(reg) from, options(nomem, nostack, preserves_flags));
     }
-    let Some(end) = crate::thread::own_stack_end(from) else {
+    let own = crate::thread::own_stack().filter(|bounds| bounds.contains(from));
+    let Some(crate::thread::StackBounds { high: end, .. }) = own else {
         return true;
     };
     (from & !7..end.saturating_sub(FRAME))

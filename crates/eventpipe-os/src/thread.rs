@@ -428,62 +428,64 @@ pub fn arm_exit_hook() -> bool {
 
 // ---- stack bounds
 
-/// The part of the calling thread's stack that can be read: from somewhere at or below the caller's
-/// frame up to its end.
+/// The calling thread's own stack, as far as it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackBounds {
     /// The lowest address of the mapping (the main thread's grows downwards).
     pub low: usize,
-    /// One past the highest address.
+    /// Above every frame.
     pub high: usize,
 }
 
 impl StackBounds {
-    fn contains(self, address: usize) -> bool {
+    pub(crate) fn contains(self, address: usize) -> bool {
         self.low <= address && address < self.high
     }
 }
 
-/// The bounds of the mapping that holds `address`, which must lie on the stack that the caller runs
-/// on. Remembered per thread; the first time three system calls on Linux 6.11 and later, else a
-/// walk through `/proc/self/maps`. Allocates nothing; async-signal-safe.
+/// The bounds of the calling thread's own stack, if `address` lies on it: nobody unmaps that while the
+/// thread runs. `None` on any other stack (a fibre's, a signal handler's), of which nobody can say how
+/// long it stays, nor what has been mapped beside it. Remembered per thread; the first time some system
+/// calls on Linux 6.11 and later, else a walk through `/proc/self/maps`. Allocates nothing;
+/// async-signal-safe.
 #[inline]
 pub fn stack_bounds(address: usize) -> Option<StackBounds> {
     match bounds_cache::load() {
         known if known.contains(address) => Some(known),
         // The first time; or the main thread's stack has grown, or this thread has changed to
         // another stack.
-        _ => find_stack_bounds(address),
+        known => find_stack_bounds(known, address),
     }
-}
-
-/// Where the calling thread's own stack ends, if `address` lies on that: nobody unmaps what is below
-/// while the thread runs. Asked anew each time; async-signal-safe.
-#[cfg(target_arch = "x86_64")]
-pub(crate) fn own_stack_end(address: usize) -> Option<usize> {
-    let mapping = crate::process::mapping_of(address)?;
-    // SAFETY: no preconditions.
-    let descriptor = unsafe { libc::pthread_self() } as usize;
-    if descriptor > address && descriptor < mapping.high {
-        return Some(descriptor);
-    }
-    // The first thread's descriptor is elsewhere.
-    let is_first = os_thread_id() == u64::from(crate::process::pid());
-    is_first.then_some(mapping.high)
 }
 
 #[cold]
 #[inline(never)]
-fn find_stack_bounds(address: usize) -> Option<StackBounds> {
-    let mut bounds = crate::process::mapping_of(address)?;
-    // The thread's own descriptor lies at the top of its stack, above every frame; a neighbour may
-    // follow it. SAFETY: no preconditions.
-    let descriptor = unsafe { libc::pthread_self() } as usize;
-    if descriptor > address && descriptor < bounds.high {
-        bounds.high = descriptor;
+fn find_stack_bounds(known: StackBounds, address: usize) -> Option<StackBounds> {
+    if known.high != 0 && !is_first() {
+        return None;
     }
+    let bounds = own_stack()?;
     bounds_cache::store(bounds);
-    Some(bounds)
+    bounds.contains(address).then_some(bounds)
+}
+
+/// The bounds of the calling thread's own stack, asked anew each time. Async-signal-safe.
+pub(crate) fn own_stack() -> Option<StackBounds> {
+    let high = if is_first() {
+        // Random bytes that the kernel puts above the first thread's stack.
+        // SAFETY: no preconditions.
+        unsafe { libc::getauxval(libc::AT_RANDOM) as usize }
+    } else {
+        // A thread's descriptor lies at the top of its stack; a neighbour may follow it.
+        // SAFETY: no preconditions.
+        unsafe { libc::pthread_self() as usize }
+    };
+    let low = crate::process::mapping_of(high)?.low;
+    Some(StackBounds { low, high })
+}
+
+fn is_first() -> bool {
+    os_thread_id() == u64::from(crate::process::pid())
 }
 
 #[cfg(feature = "std")]

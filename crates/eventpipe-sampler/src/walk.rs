@@ -1,8 +1,12 @@
 //! The walk along saved frame pointers.
 //!
-//! Invariant W1: every address that is read is 8-byte aligned, lies in the readable mapping of the
-//! stack that the walking thread runs on, and above the frame where the walk began. Memory there is
-//! in use by our own callers, so it stays while we look.
+//! Invariant W1: every address that is read is 8-byte aligned, lies on the walking thread's own stack,
+//! and above the frame where the walk began. So it stays mapped while we look, whatever a register
+//! without a frame pointer holds.
+//!
+//! Of another stack (a fibre's, a signal handler's) nobody knows where it ends or what will be unmapped
+//! beside it. There the system is asked to copy what the walk wants to see, which costs some hundred
+//! nanoseconds for a few frames.
 //!
 //! A walk is a chain of loads, each of which waits for the one before: about five cycles a frame.
 //! Most walks of a thread find the frames of its last walk again, so each step compares what it
@@ -20,15 +24,67 @@ type Frame = [usize; 2];
 /// in the caller of `walk`. When all of `place` was filled there may be more: pass one more than you
 /// keep to know whether the stack was cut.
 ///
-/// About 1–2 ns a frame, and some microseconds the first time on a thread. Allocates nothing;
+/// About 1–2 ns a frame, and some microseconds the first time on a thread. On a stack that is not the
+/// thread's own 100 ns a frame, and without `std` nothing is found there. Allocates nothing;
 /// async-signal-safe. Empty on processors other than x86-64 and AArch64.
 #[inline(never)]
 pub fn walk(place: &mut [MaybeUninit<usize>]) -> &[usize] {
     let frame = own_frame();
     match stack_bounds(frame.addr()) {
         Some(bounds) => with_last(|last| follow(frame, bounds, place, last)),
-        None => &[],
+        None => follow_elsewhere(frame, place),
     }
+}
+
+/// The walk on a stack that may be unmapped where the next frame seems to be.
+#[cfg(feature = "std")]
+#[cold]
+#[inline(never)]
+fn follow_elsewhere(frame: *const Frame, place: &mut [MaybeUninit<usize>]) -> &[usize] {
+    use eventpipe_os::memory::{PAGE, read_words};
+
+    let mut window = [0; 64];
+    // What the window shows: from where, and how many words.
+    let (mut start, mut length) = (0, 0);
+    let (mut at, mut lowest) = (frame.addr(), 1);
+    let mut count = 0;
+    for place in place.iter_mut() {
+        if at < lowest || !at.is_multiple_of(align_of::<Frame>()) {
+            break;
+        }
+        let mut index = at.wrapping_sub(start) / size_of::<usize>();
+        if index + 1 >= length {
+            // Not into the next page, unless the frame does: it may be another mapping, or none.
+            let in_page = (PAGE - at % PAGE) / size_of::<usize>();
+            length = in_page.clamp(2, window.len());
+            if !window
+                .get_mut(..length)
+                .is_some_and(|words| read_words(at, words))
+            {
+                break;
+            }
+            (start, index) = (at, 0);
+        }
+        let Some([caller, return_address]) =
+            window.get(index..index + 2).and_then(|f| f.first_chunk())
+        else {
+            break;
+        };
+        if *return_address == 0 {
+            break;
+        }
+        place.write(*return_address);
+        count += 1;
+        lowest = at + size_of::<Frame>();
+        at = *caller;
+    }
+    // SAFETY: so many places were written, one after another, from the first on.
+    unsafe { core::slice::from_raw_parts(place.as_ptr().cast(), count) }
+}
+
+#[cfg(not(feature = "std"))]
+fn follow_elsewhere(_: *const Frame, _: &mut [MaybeUninit<usize>]) -> &'static [usize] {
+    &[]
 }
 
 /// How many frames are remembered.
