@@ -5,6 +5,10 @@
  * events) live as long as the process. A NULL handle or address is never followed: a function that returns a status answers
  * EVENTPIPE_INVALID_ARGUMENT, any other does nothing. Texts are UTF-8, closed by a zero, and copied. No function unwinds into its caller.
  *
+ * Inside a function a thread must not be cancelled asynchronously, nor end by pthread_exit() in a signal handler: the C library ends the
+ * process then ("exception not rethrown"). A handler may leave eventpipe_event_write() by siglongjmp(): the end of the next session then takes
+ * up to ten seconds, and that thread loses events in sessions that would have it wait. It must not leave any other function in that way.
+ *
  * After eventpipe_start() or a session the library that holds the engine stays loaded, also after dlclose(). */
 #ifndef EVENTPIPE_H
 #define EVENTPIPE_H

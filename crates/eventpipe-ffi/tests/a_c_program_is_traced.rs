@@ -344,3 +344,225 @@ fn wrong_definitions_are_answered() {
     ];
     assert_eq!(wrong, [Status::InvalidArgument; 5]);
 }
+
+/// A program in C that does things that are allowed and rough: what each may need, and a provider `Rough` with an event.
+const ROUGH: &str = r#"
+    #define _GNU_SOURCE
+    #include <fcntl.h>
+    #include <pthread.h>
+    #include <setjmp.h>
+    #include <signal.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    #include <string.h>
+    #include <sys/mman.h>
+    #include <ucontext.h>
+    #include <unistd.h>
+    #include "eventpipe.h"
+    static eventpipe_event *event;
+    static uint32_t number;
+    static void put(void) {
+        eventpipe_piece piece = {&number, sizeof number};
+        eventpipe_event_write(event, &piece, 1, NULL, NULL);
+        number++;
+    }
+    static uint64_t start(const char *path) {
+        uint64_t session;
+        if (eventpipe_session_start_file(path, "Rough::5", 1, &session) != EVENTPIPE_OK) exit(2);
+        return session;
+    }
+    static void begin(bool stack) {
+        eventpipe_start();
+        eventpipe_field field = {"Number", EVENTPIPE_UINT32};
+        eventpipe_definition definition = {.id = 1, .name = "E", .level = EVENTPIPE_INFORMATIONAL, .stack = stack,
+                                           .fields = &field, .field_count = 1};
+        if (eventpipe_event_define(eventpipe_provider_create("Rough"), &definition, &event) != EVENTPIPE_OK) exit(3);
+    }
+"#;
+
+/// Runs such a program in a folder of its own; the folder.
+fn run_rough(name: &str, program: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("eventpipe-{name}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let (source, binary) = (folder.join("rough.c"), folder.join("rough"));
+    std::fs::write(&source, format!("{ROUGH}{program}")).expect("writable");
+    compile(
+        Command::new("cc")
+            .args(["-std=gnu11", "-O1"])
+            .arg(&source)
+            .arg(library(".a"))
+            .arg("-lm"),
+        &binary,
+    );
+    let ran = Command::new(&binary)
+        .current_dir(&folder)
+        .env("TMPDIR", &folder)
+        .output()
+        .expect("starts");
+    assert!(ran.status.success(), "{ran:?}");
+    folder
+}
+
+/// The numbers of the events in a trace that is complete.
+fn numbers(trace: &Path) -> Vec<u32> {
+    let bytes = std::fs::read(trace).expect("a trace");
+    let mut reader = nettrace::Reader::new(bytes.as_slice()).expect("a trace");
+    let (mut numbers, mut complete) = (Vec::new(), false);
+    while let Some(event) = reader.next_event().expect("readable") {
+        if event.metadata().provider == "Rough" {
+            let number = event.payload().first_chunk().expect("four bytes");
+            numbers.push(u32::from_le_bytes(*number));
+        }
+        complete |= event.metadata().name == "ProcessInfo";
+    }
+    assert!(complete, "{} ends in order", trace.display());
+    assert_eq!(reader.losses().total(), 0);
+    numbers
+}
+
+/// A thread that is taken out of an event, by `siglongjmp` out of a signal handler, never comes out of it: nobody waits for that
+/// for ever, neither who ends a session nor the process's end. What the thread writes afterwards is delivered.
+#[test]
+fn an_event_may_be_left_by_a_jump() {
+    let folder = run_rough(
+        "jump",
+        r#"
+        static sigjmp_buf back;
+        static pthread_barrier_t turn;
+        static void jump(int signal) { (void)signal; siglongjmp(back, 1); }
+        static void *writer(void *unused) {
+            put();
+            if (sigsetjmp(back, 1) == 0) {
+                /* The engine reads what nobody may read, in the middle of the event. */
+                void *closed = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                eventpipe_piece piece = {closed, 4};
+                eventpipe_event_write(event, &piece, 1, NULL, NULL);
+                exit(4);
+            }
+            for (int round = 0; round < 3; round++) {
+                for (int count = 0; count < 100; count++) put();
+                pthread_barrier_wait(&turn);
+                pthread_barrier_wait(&turn);
+            }
+            return unused;
+        }
+        int main(void) {
+            alarm(100); /* instead of waiting for ever */
+            signal(SIGSEGV, jump);
+            pthread_barrier_init(&turn, NULL, 2);
+            begin(false);
+            uint64_t first = start("first.nettrace");
+            pthread_t thread;
+            pthread_create(&thread, NULL, writer, NULL);
+            pthread_barrier_wait(&turn);
+            if (eventpipe_session_stop(first) != EVENTPIPE_OK) return 5;
+            uint64_t second = start("second.nettrace");
+            pthread_barrier_wait(&turn);
+            pthread_barrier_wait(&turn);
+            if (eventpipe_session_stop(second) != EVENTPIPE_OK) return 6;
+            start("third.nettrace");
+            pthread_barrier_wait(&turn);
+            pthread_barrier_wait(&turn);
+            pthread_barrier_wait(&turn);
+            pthread_join(thread, NULL);
+            return 0;
+        }"#,
+    );
+    let expected = [0..101, 101..201, 201..301];
+    for (name, expected) in ["first", "second", "third"].into_iter().zip(expected) {
+        let found = numbers(&folder.join(format!("{name}.nettrace")));
+        assert_eq!(found, expected.collect::<Vec<_>>(), "{name}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+/// The walk of a stack that is not the thread's own (a fibre's, a signal handler's) does not read what is not there, whatever the register
+/// holds in which code with frame pointers has its frame.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn stacks_of_fibres_may_go_at_any_time() {
+    let folder = run_rough(
+        "fibre",
+        r#"
+        enum { STACK = 128 << 10 };
+        static uintptr_t wild;
+        static ucontext_t home, fibre;
+        static void with_a_wild_frame(void) {
+            __asm__ volatile("push %%rbp\n\t mov %%rsp, %%r12\n\t and $-16, %%rsp\n\t mov %0, %%rbp\n\t call *%1\n\t"
+                             "mov %%r12, %%rsp\n\t pop %%rbp"
+                             :: "r"(wild), "r"(put) : "memory", "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "r12",
+                                "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7");
+        }
+        static void on(char *stack, size_t size, void (*function)(void)) {
+            getcontext(&fibre);
+            fibre.uc_stack.ss_sp = stack;
+            fibre.uc_stack.ss_size = size;
+            fibre.uc_link = &home;
+            makecontext(&fibre, function, 0);
+            swapcontext(&home, &fibre);
+        }
+        static void handler(int signal) { (void)signal; put(); }
+        static void *fibres(void *unused) {
+            char *place = mmap(NULL, 2 * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+            on(place, 2 * STACK, put);
+            munmap(place + STACK, STACK);
+            wild = (uintptr_t)place + STACK + STACK / 2;
+            on(place, STACK, with_a_wild_frame);
+            stack_t alternate = {.ss_sp = place, .ss_size = STACK};
+            sigaltstack(&alternate, NULL);
+            raise(SIGUSR1);
+            alternate.ss_flags = SS_DISABLE;
+            sigaltstack(&alternate, NULL);
+            munmap(place, STACK);
+            put();
+            return unused;
+        }
+        int main(void) {
+            begin(true);
+            uint64_t session = start("trace.nettrace");
+            struct sigaction action = {.sa_handler = handler, .sa_flags = SA_ONSTACK};
+            sigaction(SIGUSR1, &action, NULL);
+            fibres(NULL);
+            pthread_t thread;
+            pthread_create(&thread, NULL, fibres, NULL);
+            pthread_join(thread, NULL);
+            return eventpipe_session_stop(session);
+        }"#,
+    );
+    assert_eq!(
+        numbers(&folder.join("trace.nettrace")),
+        [0, 1, 2, 3, 4, 5, 6, 7]
+    );
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}
+
+/// A program that closes whatever is open, as daemons do, closes the engine's files too. Nothing of the session is written into the files
+/// that the program opens next.
+#[test]
+fn all_descriptors_may_be_closed() {
+    let folder = run_rough(
+        "closing",
+        r#"
+        int main(void) {
+            begin(false);
+            start("trace.nettrace");
+            put();
+            for (int file = 3; file < 1024; file++) close(file);
+            for (int count = 0; count < 32; count++) {
+                char name[16];
+                snprintf(name, sizeof name, "own-%d", count);
+                if (open(name, O_CREAT | O_RDWR, 0600) < 0) return 4;
+            }
+            for (int count = 0; count < 200; count++) {
+                for (int event = 0; event < 1000; event++) put();
+                usleep(1000);
+            }
+            _exit(0);
+        }"#,
+    );
+    for count in 0..32 {
+        let file = folder.join(format!("own-{count}"));
+        assert_eq!(std::fs::read(file).expect("there"), b"", "of file {count}");
+    }
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+}

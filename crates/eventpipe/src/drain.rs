@@ -96,8 +96,9 @@ fn run() {
                     if let Some(left) = KEEP_POOL_NS.checked_sub(kept).filter(|left| *left > 0) {
                         ENGINE.drain.wait(Some(left));
                     } else {
-                        release_pool(&mut drain, &mut sessions);
-                        last_session_ns = None;
+                        // A writer that holds a block just now is waited for once more.
+                        last_session_ns =
+                            (!release_pool(&mut drain, &mut sessions)).then(clock::monotonic_ns);
                     }
                 }
             }
@@ -140,23 +141,21 @@ fn run() {
     }
 }
 
-/// Gives the pool's memory back, unless a session is just starting. Threads may still hold open blocks of the last session.
-fn release_pool(drain: &mut Option<Drain<'static>>, sessions: &mut Sessions) {
-    for _ in 0..3 {
-        if let Some(drain) = drain.as_mut() {
+/// Gives the pool's memory back, unless a session is just starting. Threads may still hold open blocks of the last session. Whether
+/// it is given back.
+fn release_pool(drain: &mut Option<Drain<'static>>, sessions: &mut Sessions) -> bool {
+    if let Some(mut drain) = drain.take().or_else(|| ENGINE.ring.drain()) {
+        for _ in 0..3 {
             drain.take_back_idle();
             drain.round(sessions);
         }
     }
-    *drain = None;
     let _running = RUNNING.lock();
     let unused = ENGINE
         .control
         .lock()
         .is_some_and(|control| control.has_no_sessions());
-    if unused {
-        ENGINE.ring.release();
-    }
+    unused && ENGINE.ring.release()
 }
 
 /// All sessions as the drain knows them.

@@ -19,6 +19,7 @@ use crate::control;
 use crate::engine::ENGINE;
 use crate::exit;
 use crate::foreign;
+use crate::message;
 use crate::queue::{Next, Queue};
 use crate::server;
 use crate::session::{STALL_NS, SessionError, SessionState};
@@ -34,17 +35,33 @@ pub(crate) enum Output {
     Callback(Box<StreamFunction>),
 }
 
+/// Our descriptors have high numbers. A program that closes whatever is open (as daemons do when they begin) gives the low ones to its own
+/// files next, and what we did not know to be closed would be written into those. Where none is left up there, it stays where it is.
+pub(crate) fn out_of_the_way(descriptor: OwnedFd) -> OwnedFd {
+    #[cfg(feature = "std")]
+    {
+        const FIRST: i32 = 512;
+        rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST).unwrap_or(descriptor)
+    }
+    // Without std: a runtime closes nothing that it has not opened.
+    #[cfg(not(feature = "std"))]
+    descriptor
+}
+
 /// Opens a file for a session, not inherited by programs that are started. The session's sender empties it: a session that is refused
-/// leaves alone what was recorded there before.
+/// leaves alone what was recorded there before. It may also be a FIFO or a terminal, and is then waited for like a socket once it is open.
 pub(crate) fn create_file(path: &str) -> Result<OwnedFd, SessionError> {
     let path =
         text::c_string(path.as_bytes()).ok_or(SessionError::File(Errno::INVAL.raw_os_error()))?;
-    rustix::fs::open(
+    let file = rustix::fs::open(
         &*path,
         OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC,
         Mode::from_raw_mode(0o666),
     )
-    .map_err(|errno| SessionError::File(errno.raw_os_error()))
+    .map_err(|errno| SessionError::File(errno.raw_os_error()))?;
+    // Not when it is opened: a FIFO has no reader yet.
+    let _ = rustix::fs::fcntl_setfl(&file, OFlags::NONBLOCK);
+    Ok(out_of_the_way(file))
 }
 
 /// A stream that has had nothing to send for so long has paused.
@@ -67,7 +84,7 @@ pub(crate) fn start(session: Arc<SessionState>, output: Output) -> Result<(), Se
     Ok(())
 }
 
-fn run(session: &SessionState, mut output: Output) {
+fn run(session: &Arc<SessionState>, mut output: Output) {
     session
         .sender
         .store(thread::os_thread_id(), Ordering::Relaxed);
@@ -85,8 +102,8 @@ fn run(session: &SessionState, mut output: Output) {
                 }
                 let written = piece.parts().into_iter().all(|part| match &mut output {
                     _ if part.is_empty() => true,
-                    Output::Socket(socket) => send(socket, part, queue),
-                    Output::File(file) => write(file, part, start),
+                    Output::Socket(socket) => send(socket, part, queue, None),
+                    Output::File(file) => send(file, part, queue, Some(start)),
                     Output::Callback(callback) => foreign::call(|| callback(part)),
                 });
                 if !written {
@@ -98,11 +115,12 @@ fn run(session: &SessionState, mut output: Output) {
                 queue.sent(piece);
             }
             Next::Wait => {
-                let socket = match &output {
+                let peer = match &output {
                     Output::Socket(socket) => Some(&**socket),
-                    _ => None,
+                    Output::File(file) => Some(file),
+                    Output::Callback(_) => None,
                 };
-                if !wait(queue, socket) {
+                if !wait(queue, peer) {
                     break false;
                 }
             }
@@ -115,6 +133,14 @@ fn run(session: &SessionState, mut output: Output) {
     if let Output::Socket(socket) = &output {
         hang_up(socket);
     }
+    #[cfg(feature = "std")]
+    if rustix::io::fcntl_getfd(queue.wake_fd()) == Err(Errno::BADF) {
+        // The program has closed all that was open. What has such a number now is not ours to close.
+        core::mem::forget((output, session.clone()));
+    } else {
+        drop(output);
+    }
+    #[cfg(not(feature = "std"))]
     drop(output);
     // A reader that goes away ends its session. When the session was stopped this does nothing.
     control::disable(session.id(), !exit::has_begun());
@@ -123,16 +149,15 @@ fn run(session: &SessionState, mut output: Output) {
 }
 
 /// Sleeps until the queue wakes us; false when the peer has closed.
-fn wait(queue: &Queue, socket: Option<&OwnedFd>) -> bool {
+fn wait(queue: &Queue, peer: Option<&OwnedFd>) -> bool {
     let wake = queue.wake_fd();
     let mut fds = [
         PollFd::new(&wake, PollFlags::IN),
         // No events asked for: a hang-up or an error is reported anyway. A peer that only shut its sending side down reads on.
-        PollFd::from_borrowed_fd(socket.map_or(wake, AsFd::as_fd), PollFlags::empty()),
+        PollFd::from_borrowed_fd(peer.map_or(wake, AsFd::as_fd), PollFlags::empty()),
     ];
-    let used = if socket.is_some() { 2 } else { 1 };
     let pause = queue.has_much_to_spare().then(|| timespec(PAUSE_NS));
-    match poll(fds.get_mut(..used).unwrap_or_default(), pause.as_ref()) {
+    match poll(&mut fds, pause.as_ref()) {
         Err(_) => {
             rest();
             return true;
@@ -143,21 +168,28 @@ fn wait(queue: &Queue, socket: Option<&OwnedFd>) -> bool {
         }
         Ok(_) => {}
     }
-    let hung_up = used == 2
-        && fds
-            .get(1)
-            .is_some_and(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR));
     queue.clear_wake();
-    !hung_up
+    // `NVAL`: the program has closed it.
+    let [_, peer] = &fds;
+    !peer
+        .revents()
+        .intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
 }
 
-/// Sends all of a piece, waiting for the peer as long as the session runs; false when the peer is gone or does not read.
-fn send(socket: &OwnedFd, mut piece: &[u8], queue: &Queue) -> bool {
+/// Sends all of a part of a piece, waiting for the peer as long as the session runs; false when the peer is gone or does not read.
+///
+/// A file is a peer that nearly never has to be waited for (a FIFO is another); the part begins at `start` of it. A piece that does not fit
+/// on the disk is taken away again, so that the file ends with a whole block. It is said, because whoever started the session may never look.
+fn send(peer: &OwnedFd, mut part: &[u8], queue: &Queue, start: Option<u64>) -> bool {
     let mut last_progress = clock::monotonic_ns();
-    while !piece.is_empty() {
-        match rustix::net::send(socket, piece, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+    while !part.is_empty() {
+        let sent = match start {
+            None => rustix::net::send(peer, part, SendFlags::NOSIGNAL | SendFlags::DONTWAIT),
+            Some(_) => rustix::io::write(peer, part),
+        };
+        match sent {
             Ok(sent) => {
-                piece = piece.get(sent..).unwrap_or_default();
+                part = part.get(sent..).unwrap_or_default();
                 last_progress = clock::monotonic_ns();
             }
             Err(Errno::INTR) => {}
@@ -173,11 +205,25 @@ fn send(socket: &OwnedFd, mut piece: &[u8], queue: &Queue) -> bool {
                         }
                     }
                 };
-                if !wait_writable(socket, queue, wait_ns) {
+                if !wait_writable(peer, queue, wait_ns) {
                     return false;
                 }
             }
-            Err(_) => return false,
+            Err(errno) => {
+                if let Some(start) = start {
+                    let _ = rustix::fs::ftruncate(peer, start);
+                    if cfg!(feature = "std") {
+                        let number =
+                            message::decimal(u64::from(errno.raw_os_error().unsigned_abs()));
+                        message::warn(&[
+                            "a session ends: its file takes no more (error ",
+                            &number,
+                            ")",
+                        ]);
+                    }
+                }
+                return false;
+            }
         }
     }
     true
@@ -192,10 +238,10 @@ fn stall_limit_ns() -> u64 {
     }
 }
 
-fn wait_writable(socket: &OwnedFd, queue: &Queue, wait_ns: Option<u64>) -> bool {
+fn wait_writable(peer: &OwnedFd, queue: &Queue, wait_ns: Option<u64>) -> bool {
     let wake = queue.wake_fd();
     let mut fds = [
-        PollFd::new(socket, PollFlags::OUT),
+        PollFd::new(peer, PollFlags::OUT),
         PollFd::new(&wake, PollFlags::IN),
     ];
     let timeout = wait_ns.map(timespec);
@@ -220,23 +266,6 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
         tv_sec: (ns / 1_000_000_000) as _,
         tv_nsec: (ns % 1_000_000_000) as _,
     }
-}
-
-/// Writes all of a part of a piece, which begins at `start` of the file. A piece that does not fit on the disk is taken away again, so that
-/// the file ends with a whole block.
-fn write(file: &OwnedFd, mut piece: &[u8], start: u64) -> bool {
-    while !piece.is_empty() {
-        match rustix::io::write(file, piece) {
-            Ok(0) => return false,
-            Ok(written) => piece = piece.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(_) => {
-                let _ = rustix::fs::ftruncate(file, start);
-                return false;
-            }
-        }
-    }
-    true
 }
 
 /// Ends a connection in order. What the peer has sent is thrown away: a socket that is closed with unread bytes resets the

@@ -15,6 +15,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::encoder::PIECE;
 use crate::engine::ENGINE;
+use crate::output::out_of_the_way;
 
 /// So much of the memory of pieces that were sent is kept when the stream has paused. While it flows all of it is, because fresh pages
 /// cost more than the events that go there.
@@ -108,7 +109,7 @@ impl Queue {
             aborted: AtomicBool::new(false),
             drain_waits: AtomicUsize::new(0),
             closed_at: AtomicU64::new(0),
-            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            wake: out_of_the_way(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
         })
     }
 

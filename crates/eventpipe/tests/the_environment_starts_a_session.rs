@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -23,7 +24,9 @@ eventpipe::provider! {
 fn child() {
     if std::env::var_os("EVENTPIPE_TEST_CHILD").is_some() {
         eventpipe::start();
-        for number in 0..100 {
+        let events = std::env::var("EVENTPIPE_TEST_EVENTS");
+        let events = events.map_or(100, |text| text.parse().expect("a number"));
+        for number in 0..events {
             environment::hello(number);
             environment::detail(number);
         }
@@ -166,6 +169,11 @@ fn what_is_wrong_is_said_in_one_line_and_the_program_runs_on() {
             vec![("EVENTPIPE_EventPipeCircularMB", "lots")],
             "EventPipeCircularMB",
         ),
+        // A disk without room.
+        (
+            vec![("EVENTPIPE_EventPipeOutputPath", "/dev/full")],
+            "its file takes no more (error 28)",
+        ),
     ] {
         let variables = [vec![("EVENTPIPE_EnableEventPipe", "1")], variables].concat();
         let said = warnings(&run(&folder, &variables));
@@ -191,4 +199,38 @@ fn diagnostics_can_be_switched_off_without_switching_the_session_off() {
     ];
     run(&folder, &variables);
     assert_eq!(events(&folder.join("trace.nettrace")).len(), 200);
+}
+
+/// The output may be a FIFO. A reader that stands still costs the session its events, and the end of the process two seconds; what it reads
+/// later is a trace that breaks off.
+#[test]
+fn a_fifo_whose_reader_stands_still_does_not_hold_the_end() {
+    let folder = folder("fifo");
+    let fifo = folder.join("fifo");
+    let made = Command::new("mkfifo").arg(&fifo).status();
+    assert!(made.expect("mkfifo").success());
+    let path = fifo.clone();
+    let (ended, end) = std::sync::mpsc::channel::<()>();
+    let reader = std::thread::spawn(move || {
+        let mut file = std::fs::File::open(path).expect("a reader");
+        let _ = end.recv();
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).expect("read");
+        bytes
+    });
+    let mut variables = vec![
+        ("EVENTPIPE_EnableEventPipe", "1"),
+        ("EVENTPIPE_EventPipeOutputPath", "fifo"),
+    ];
+    // More than a FIFO holds.
+    variables.push(("EVENTPIPE_TEST_EVENTS", "20000"));
+    run(&folder, &variables);
+    drop(ended);
+    let bytes = reader.join().expect("no panic");
+    let mut reader = nettrace::Reader::new(bytes.as_slice()).expect("a trace");
+    let mut events = 0;
+    while let Ok(Some(event)) = reader.next_event() {
+        events += u32::from(event.metadata().provider == "Environment-Test");
+    }
+    assert!(0 < events && events < 40_000, "{events}");
 }

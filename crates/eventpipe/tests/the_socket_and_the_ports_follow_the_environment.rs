@@ -447,3 +447,20 @@ fn a_port_that_should_listen_is_refused_in_one_line() {
         .expect("answered");
     traced.end();
 }
+
+/// One port more than there can be is refused for that reason.
+#[test]
+fn there_are_sixty_three_ports_at_most() {
+    let folder = Folder::new("many");
+    let ports: Vec<String> = (0..64)
+        .map(|number| folder.file(&format!("p{number}")))
+        .map(|path| format!("{},nosuspend", path.display()))
+        .collect();
+    let variables = [("DOTNET_DiagnosticPorts", ports.join(";"))];
+    let variables = variables.each_ref().map(|(name, value)| (*name, &**value));
+    let mut traced = Traced::start(&folder, "plain", &variables);
+    traced.started();
+    let line = traced.warning("there are 63 already");
+    assert!(line.contains("p63"), "{line}");
+    traced.end();
+}

@@ -29,7 +29,7 @@ use rustix::io::Errno;
 
 use crate::engine::ENGINE;
 use crate::message;
-use crate::output::timespec;
+use crate::output::{out_of_the_way, timespec};
 use connection::Connection;
 pub use limits::{ServerCommands, limit_server};
 pub(crate) use ports::wait_for_resume;
@@ -62,7 +62,10 @@ pub(crate) fn start() {
         if listener.is_none() && ports.is_empty() {
             return ports::resume_all();
         }
-        WAKE.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok());
+        WAKE.get_or_init(|| {
+            let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            wake.ok().map(out_of_the_way)
+        });
         let (socket, listener) = match listener {
             Some((socket, listener)) => (Some(socket), Some(listener)),
             None => (None, None),
@@ -91,6 +94,8 @@ pub(crate) fn close() {
     let listener = LISTENER.lock().take();
     if let Some(listener) = listener {
         listener.remove();
+        // The server goes on with its duplicate, so nothing would end if this one were closed; and it may have been.
+        core::mem::forget(listener);
     }
 }
 
@@ -146,7 +151,11 @@ fn run(listener: Option<&OwnedFd>, mut ports: Vec<Port>) {
         let ready: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
         if ready.first().is_some_and(|flags| !flags.is_empty()) {
-            let _ = rustix::io::read(wake, &mut [0; 8]);
+            let woken = rustix::io::read(wake, &mut [0; 8]);
+            // The program has closed all that was open. What has such a number now is not ours to close.
+            while cfg!(feature = "std") && woken == Err(Errno::BADF) {
+                thread::sleep_ns(u64::MAX);
+            }
         }
         let now = clock::monotonic_ns();
         let mut flags = ready.iter().skip(2 + ports.len()).copied();

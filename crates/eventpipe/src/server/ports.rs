@@ -52,21 +52,18 @@ pub(super) fn from_environment() -> Vec<Port> {
     let list = environment::setting("DiagnosticPorts").unwrap_or_default();
     for config in PortConfig::parse_list(&list) {
         let number = ports.len() as PortNumber;
-        if config.mode == PortMode::Listen || number == DEFAULT_PORT {
-            message::warn(&[
-                "no diagnostics port ",
-                &config.address,
-                ": only the default port listens",
-            ]);
+        let refuse = |why| message::warn(&["no diagnostics port ", &config.address, why]);
+        if config.mode == PortMode::Listen {
+            refuse(": only the default port listens");
+            continue;
+        }
+        if number == DEFAULT_PORT {
+            refuse(": there are 63 already");
             continue;
         }
         let path = c_string(config.address.as_bytes());
         let Some(Ok(address)) = path.as_deref().map(SocketAddrUnix::new) else {
-            message::warn(&[
-                "no diagnostics port ",
-                &config.address,
-                ": not a path of a socket",
-            ]);
+            refuse(": not a path of a socket");
             continue;
         };
         if config.suspend {

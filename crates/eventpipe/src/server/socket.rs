@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::message;
+use crate::output::out_of_the_way;
 
 const BACKLOG: i32 = 255;
 
@@ -98,7 +99,8 @@ impl Listener {
     }
 
     pub(super) fn duplicate(&self) -> Result<OwnedFd, ListenError> {
-        Ok(rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?)
+        let duplicate = rustix::io::fcntl_dupfd_cloexec(&self.socket, 0)?;
+        Ok(out_of_the_way(duplicate))
     }
 
     pub(super) fn remove(&self) {
@@ -115,6 +117,7 @@ pub(super) fn stream_socket() -> Result<OwnedFd, Errno> {
         SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
         None,
     )
+    .map(out_of_the_way)
 }
 
 /// A file of our name with nobody behind it: left by the program that this process ran before an `exec`.
@@ -134,5 +137,5 @@ pub(super) fn accept(listener: &OwnedFd) -> Result<Option<OwnedFd>, Errno> {
     let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
     let own = rustix::process::geteuid().as_raw();
     let allowed = process::peer_user(socket.as_fd()).is_some_and(|user| user == own || user == 0);
-    Ok(allowed.then_some(socket))
+    Ok(allowed.then(|| out_of_the_way(socket)))
 }
