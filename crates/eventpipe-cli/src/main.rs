@@ -31,6 +31,7 @@ mod signals;
 mod table;
 mod target;
 mod terminal;
+mod tips;
 mod users;
 
 use clap::Parser as _;
@@ -48,7 +49,7 @@ fn main() -> std::process::ExitCode {
             Ok(code) => code,
             Err(error) => report(&error),
         },
-        Err(mut error) => match (error.kind(), print(cli::with_tip(&mut error, &words))) {
+        Err(mut error) => match (error.kind(), print(tips::with_tip(&mut error, &words))) {
             (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Ok(())) => ExitCode::Ok as u8,
             (ErrorKind::DisplayHelp | ErrorKind::DisplayVersion, Err(error)) => {
                 report(&terminal::cannot_write(error).into())

@@ -20,6 +20,14 @@ impl Error {
         }
     }
 
+    /// Something that somebody else uses, and for too long to be waited for.
+    pub const fn busy(call: &'static str) -> Self {
+        Self {
+            call,
+            number: libc::EBUSY,
+        }
+    }
+
     pub(crate) const fn new(call: &'static str, number: i32) -> Self {
         Self { call, number }
     }

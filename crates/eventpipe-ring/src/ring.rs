@@ -21,6 +21,10 @@ use eventpipe_os::{
 /// 100 µs apart, so these are a second or more in which this thread had a processor.
 const PATIENCE: u32 = 10_000;
 
+/// How often the next ones are looked at once one was given up: there may be many, and that time is not
+/// spent on each.
+const LESS_PATIENCE: u32 = 102;
+
 /// The buffer. One per process, in a static; it is never destroyed.
 #[derive(Debug)]
 pub struct Ring {
@@ -175,7 +179,7 @@ impl Ring {
         eventpipe_os::clock::note_start();
         // The memory may be replaced: nobody may be looking for a block in what was there before.
         if !self.quiesce() {
-            return Err(Error::out_of_memory("mmap"));
+            return Err(Error::busy("quiesce"));
         }
         self.arena.prepare(pool_bytes.max(256 << 10))?;
         self.busy_ticks.store(
@@ -279,8 +283,7 @@ impl Ring {
             // (S2).
             while seen & 1 == 1 && lane.inflight.load(Ordering::Acquire) == seen {
                 if GIVES_UP && attempt >= *patience {
-                    // There may be many, and the time is not spent on each.
-                    *patience = 102;
+                    *patience = LESS_PATIENCE;
                 } else if !is_own && !lane.is_given_up(seen) {
                     relax(attempt);
                     attempt = attempt.saturating_add(1);

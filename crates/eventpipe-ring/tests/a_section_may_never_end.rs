@@ -5,30 +5,9 @@
 
 mod common;
 
-use common::{Model, leak_ring, session_key};
+use common::{Model, Stuck, leak_ring, session_key};
 use eventpipe_ring::{LossReason, Payload, Record, RecordOptions, Ring, Sink, ThreadInfo};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
-
-/// A payload that is being copied for as long as it is told to.
-struct Stuck<'a> {
-    payload: &'a [u8],
-    inside: &'a AtomicBool,
-    go_on: &'a AtomicBool,
-}
-
-impl Payload for Stuck<'_> {
-    fn len(&self) -> usize {
-        self.payload.len()
-    }
-    fn copy_to(&self, out: &mut [u8]) {
-        out.copy_from_slice(self.payload);
-        self.inside.store(true, Ordering::Release);
-        while !self.go_on.load(Ordering::Acquire) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
 
 /// How many records came. (The collector of the other tests would not have one that is older than the boundary.)
 struct Records(u64);

@@ -5,30 +5,10 @@
 
 mod common;
 
-use common::{Collector, Model, leak_ring, session_key};
-use eventpipe_ring::{Payload, RecordOptions};
+use common::{Collector, Model, Stuck, leak_ring, session_key};
+use eventpipe_ring::RecordOptions;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-
-/// A payload that takes its time.
-struct Stuck<'a> {
-    payload: &'a [u8],
-    inside: &'a AtomicBool,
-    go_on: &'a AtomicBool,
-}
-
-impl Payload for Stuck<'_> {
-    fn len(&self) -> usize {
-        self.payload.len()
-    }
-    fn copy_to(&self, out: &mut [u8]) {
-        out.copy_from_slice(self.payload);
-        self.inside.store(true, Ordering::Release);
-        while !self.go_on.load(Ordering::Acquire) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-}
 
 #[test]
 fn while_the_others_go_on() {

@@ -2,9 +2,10 @@
 //! who wrote them.
 #![allow(dead_code, reason = "each test uses a part")]
 
-use eventpipe_ring::{EventKey, LossReason, Record, Ring, Sink, ThreadInfo};
+use eventpipe_ring::{EventKey, LossReason, Payload, Record, Ring, Sink, ThreadInfo};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 pub(crate) fn leak_ring(pool: usize) -> &'static Ring {
     let ring: &'static Ring = Box::leak(Box::new(Ring::new()));
@@ -16,6 +17,26 @@ pub(crate) fn session_key(mask: u64, index: u32) -> &'static EventKey {
     let key: &'static EventKey = Box::leak(Box::new(EventKey::new(mask)));
     key.index.store(index, Ordering::Relaxed);
     key
+}
+
+/// A payload that is being copied for as long as it is told to.
+pub(crate) struct Stuck<'a> {
+    pub(crate) payload: &'a [u8],
+    pub(crate) inside: &'a AtomicBool,
+    pub(crate) go_on: &'a AtomicBool,
+}
+
+impl Payload for Stuck<'_> {
+    fn len(&self) -> usize {
+        self.payload.len()
+    }
+    fn copy_to(&self, out: &mut [u8]) {
+        out.copy_from_slice(self.payload);
+        self.inside.store(true, Ordering::Release);
+        while !self.go_on.load(Ordering::Acquire) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// A number of repetitions, or a part of it under a sanitizer or emulator
