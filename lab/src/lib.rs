@@ -6,6 +6,7 @@
 //! * [`account::Account`] says of each thread in a trace what was delivered and lost.
 //! * [`compare`] runs a matrix on all engines and writes the document; [`size`] measures code size.
 //! * [`read`] measures how fast traces are read, beside TraceEvent.
+//! * [`floor`] measures what an event costs without an engine.
 //! * [`process`] asks the kernel what a program cost.
 //!
 //! It is not part of the product: nothing depends on it. BENCHMARKING.md tells how to use the program `lab`.
@@ -17,6 +18,7 @@ pub mod compare;
 pub mod counters;
 pub mod emit;
 mod engines;
+pub mod floor;
 pub mod instructions;
 pub mod nativeaot;
 pub mod process;

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use lab::{
-    Engine, bench, compare, counters, emit, instructions, nativeaot, read, record, size, stress,
-    target,
+    Engine, bench, compare, counters, emit, floor, instructions, nativeaot, read, record, size,
+    stress, target,
 };
 
 /// Stress programs and measurements for EventPipe.
@@ -25,6 +25,8 @@ enum Command {
     Stress(Stress),
     /// Measure what an event costs its writer on this project's engine, beside the targets.
     Engine(bench::Arguments),
+    /// Measure what an event costs without an engine: the clock, one copy and the socket, which no engine can leave out.
+    Floor(floor::Arguments),
     /// Run the same work on every engine that is found, and write down the comparison.
     Compare(compare::Arguments),
     /// Measure how fast traces are read, beside the TraceEvent library: generated ones and one recorded from .NET 8.
@@ -51,6 +53,9 @@ enum Command {
     /// Run one path of the engine for callgrind to count (.ci/instructions).
     #[command(hide = true)]
     Instructions(instructions::Arguments),
+    /// Take everything from standard input (the reader of `floor`).
+    #[command(hide = true)]
+    Sink,
     /// Record a process until it ends (for tests, which kill it).
     #[command(hide = true)]
     Record(record::Arguments),
@@ -113,6 +118,12 @@ fn run(command: Command) -> Result<()> {
             }
             Ok(())
         }
+        Command::Floor(arguments) => floor::run(
+            &arguments,
+            &std::env::current_exe().context(OWN_FILE)?,
+            &mut out,
+        ),
+        Command::Sink => floor::sink(),
         Command::Compare(arguments) => {
             compare::run(&arguments, &std::env::current_exe().context(OWN_FILE)?)
         }

@@ -6,6 +6,7 @@ use super::chart::{self, Chart, Series, number};
 use super::matrix::{Case, Part};
 use super::{Comparison, Measured};
 use crate::Engine;
+use crate::floor;
 use crate::statistics::Spread;
 use crate::stress::{Full, Kind, OnOff, Outcome, ReaderMode, ThreadTime};
 
@@ -28,6 +29,7 @@ pub(super) fn compose(comparison: &Comparison, folder: &str) -> (String, Vec<(St
         }
     }
     where_the_time_goes(&mut out, comparison);
+    without_an_engine(&mut out, comparison);
     if loss_by_rate(&mut out, comparison) {
         _ = writeln!(out, "![Loss by rate]({folder}/loss-by-rate.svg)\n");
         pictures.push(("loss-by-rate.svg".to_owned(), loss_picture(comparison)));
@@ -260,6 +262,48 @@ fn where_the_time_goes(out: &mut String, comparison: &Comparison) {
                 median(measured.spread(engine, |run| run.busy_cores), 1.0),
             );
         }
+    }
+    _ = writeln!(out);
+}
+
+/// A tenth of what the C engine takes stands beside what is left when there is no engine at all.
+fn without_an_engine(out: &mut String, comparison: &Comparison) {
+    const OF_C: [Engine; 4] = [Engine::Net10, Engine::Net11, Engine::Aot10, Engine::Aot11];
+    if comparison.floor.is_empty() {
+        return;
+    }
+    _ = writeln!(
+        out,
+        "## What an event costs without an engine\n\n\
+         `lab floor`, in the same rounds: a writer reads the clock and copies the payload into a block, a second thread sends whole blocks, a process\n\
+         of its own throws them away. Nothing is looked for, filtered, numbered, encoded or counted; of blocks of 64 KiB, 256 KiB and 1 MiB the\n\
+         cheapest. Processor time of the whole process, ns per event; beside it a tenth of the C engine's, and this engine's.\n\n\
+         | event, writing threads | no engine | its writers alone | {} | this engine | block mode |\n|---|---|---|{}---|---|",
+        OF_C.map(|engine| format!("a tenth of {}", engine.title()))
+            .join(" | "),
+        "---|".repeat(OF_C.len())
+    );
+    for measured in
+        parts(comparison, Part::Throughput).filter(|measured| measured.case.stacks == OnOff::Off)
+    {
+        let case = &measured.case;
+        let Some(least) = floor::least(&comparison.floor, case.kind, case.threads) else {
+            continue;
+        };
+        // CPU is in µs.
+        let of = |contender, scale| median(measured.spread(contender, CPU), scale);
+        let tenths = OF_C.map(|engine| of((engine, Full::Drop), 1e2));
+        _ = writeln!(
+            out,
+            "| {}, {} | {} | {} | {} | {} | {} |",
+            short(case.kind),
+            case.threads,
+            with_range(Some(least.cpu_ns), 1.0),
+            median(Some(least.writers_ns), 1.0),
+            tenths.join(" | "),
+            of(OURS, 1e3),
+            of(OURS_WAITING, 1e3),
+        );
     }
     _ = writeln!(out);
 }

@@ -11,6 +11,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::Figures;
+use crate::floor;
 use crate::nativeaot::tables::{self, Tables};
 use crate::size::{self, Sizes};
 use crate::stress::Outcome;
@@ -49,6 +50,9 @@ struct Comparison {
     /// Engines that were not found, and why.
     missing: Vec<String>,
     cases: Vec<Measured>,
+    /// What events cost without an engine, round by round.
+    #[serde(default)]
+    floor: Vec<floor::Run>,
     engine: Option<Figures>,
     sizes: Option<Sizes>,
     #[serde(default)]
