@@ -50,6 +50,8 @@ pub(crate) enum Command {
     /// Reports over a trace.
     #[command(subcommand)]
     Report(Report),
+    /// Make a flame graph, a file for speedscope.app or folded stacks of a trace.
+    Convert(Convert),
     /// Write a trace in another format version.
     Rewrite(Rewrite),
     /// Make a complete trace out of a damaged or unfinished one.
@@ -191,7 +193,7 @@ pub(crate) struct Collect {
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
 
-    /// The format of the file. Only NetTrace: `dotnet-trace convert` makes the others of it.
+    /// NetTrace, or Speedscope: then a file for speedscope.app is made beside the recording.
     #[arg(long, value_enum, ignore_case = true, default_value_t = TraceFormat::NetTrace)]
     pub(crate) format: TraceFormat,
 
@@ -222,8 +224,8 @@ pub(crate) enum TraceFormat {
     /// The stream as it comes.
     #[value(name = "NetTrace")]
     NetTrace,
-    /// For speedscope.app.
-    #[value(name = "Speedscope", hide = true)]
+    /// And a file for speedscope.app.
+    #[value(name = "Speedscope")]
     Speedscope,
     /// For the trace viewer of Chromium.
     #[value(name = "Chromium", hide = true)]
@@ -491,6 +493,17 @@ pub(crate) struct Events {
     #[arg(long)]
     pub(crate) stacks: bool,
 
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// The order of the events: as they lie in the file, or by time across threads.
+    #[arg(long, value_enum, default_value_t = Order::Dispatch)]
+    pub(crate) order: Order,
+}
+
+/// Which events of a trace.
+#[derive(Debug, Default, Args)]
+pub(crate) struct Selection {
     /// Only this provider (may be given several times; '*' stands for any characters, '?' for one).
     #[arg(long, value_name = "NAME")]
     pub(crate) provider: Vec<String>,
@@ -514,10 +527,6 @@ pub(crate) struct Events {
     /// Only events up to here.
     #[arg(long, visible_alias = "until", value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
     pub(crate) to: Option<Moment>,
-
-    /// The order of the events: as they lie in the file, or by time across threads.
-    #[arg(long, value_enum, default_value_t = Order::Dispatch)]
-    pub(crate) order: Order,
 }
 
 /// The order of events.
@@ -559,6 +568,94 @@ pub(crate) struct Info {
 pub(crate) enum Report {
     /// Events counted by provider and name, and by thread, with sizes, times and losses.
     Stat(Stat),
+    /// The functions with the most thread time or events on their stacks [alias: topN].
+    #[command(alias = "topN", alias = "top")]
+    Topn(Topn),
+}
+
+/// `eventpipe report topn`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Of a trace with samples of the .NET sample profiler it is thread time: of every
+managed thread, whether it ran or waited. --managed leaves out what lies outside
+of managed code: waiting, and native code. Of other traces, and with --event or
+--provider, events are counted.
+
+Methods of .NET are named by the trace's rundown, native functions by the files
+of their modules, if they are on this machine and have the same build id.
+
+Examples:
+  eventpipe report topn trace.nettrace --managed
+  eventpipe report topn trace.nettrace --event GC/AllocationTick --inclusive")]
+pub(crate) struct Topn {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// How many functions [default: 20].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) number: Option<usize>,
+
+    /// By what is in a function and in all that it calls, not in itself alone.
+    #[arg(long)]
+    pub(crate) inclusive: bool,
+
+    /// Only time in managed code.
+    #[arg(long)]
+    pub(crate) managed: bool,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+
+    /// Print JSON, with all functions unless -n is given (keys: docs/json.md).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `eventpipe convert`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What is converted are stacks: thread time of the .NET sample profiler, or one for
+each event, as `eventpipe report topn --help` says.
+
+  speedscope  for https://speedscope.app: each thread by time
+  flamegraph  a picture (SVG) for a browser
+  folded      a line for each stack, with microseconds or events
+
+Other versions of the trace format: `eventpipe rewrite`; events as JSON or CSV:
+`eventpipe events`.")]
+pub(crate) struct Convert {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// What to make of it.
+    #[arg(long, value_enum, ignore_case = true, value_name = "FORMAT")]
+    pub(crate) format: Conversion,
+
+    /// Where to write; '-' for standard output [default: FILE with .speedscope.json, .svg or .folded.txt for its ending].
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+
+    /// Write over an existing file.
+    #[arg(long)]
+    pub(crate) force: bool,
+
+    /// Only time in managed code.
+    #[arg(long)]
+    pub(crate) managed: bool,
+
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+}
+
+/// What a trace can be made into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Conversion {
+    /// A file for speedscope.app.
+    Speedscope,
+    /// A flame graph.
+    Flamegraph,
+    /// Folded stacks.
+    Folded,
 }
 
 /// `eventpipe report stat`

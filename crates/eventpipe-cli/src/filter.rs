@@ -1,7 +1,7 @@
-//! Which events `eventpipe events` prints.
+//! Which events of a trace are asked for.
 
 use crate::absent;
-use crate::cli::Events;
+use crate::cli::Selection;
 use crate::human::Moment;
 use crate::terminal::note;
 use nettrace::pattern::matches;
@@ -13,7 +13,7 @@ use nettrace_analysis::events::append_json_value;
 /// The conditions of a command line, all of which must hold.
 #[derive(Debug)]
 pub(crate) struct Filter<'a> {
-    arguments: &'a Events,
+    arguments: &'a Selection,
     /// Nanoseconds since the start of the trace.
     from: Option<i128>,
     to: Option<i128>,
@@ -27,7 +27,7 @@ pub(crate) struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     /// The filter of a command line for a trace.
-    pub(crate) fn new(arguments: &'a Events, info: &TraceInfo) -> Filter<'a> {
+    pub(crate) fn new(arguments: &'a Selection, info: &TraceInfo) -> Filter<'a> {
         let nanoseconds = |moment: Moment| moment.since_start(info);
         Filter {
             arguments,

@@ -20,7 +20,9 @@ mod input;
 mod launch;
 mod live;
 mod meanwhile;
+mod native_names;
 mod output;
+mod profile;
 mod profiles;
 mod providers;
 mod reach;
@@ -67,6 +69,8 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Man(arguments) => commands::completions::manual(arguments)?,
         Command::Info(arguments) => return commands::info::info(arguments),
         Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
+        Command::Report(cli::Report::Topn(arguments)) => return commands::topn::topn(arguments),
+        Command::Convert(arguments) => return commands::convert::convert(arguments),
         Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),
         Command::Repair(arguments) => return commands::rewrite::repair(arguments),
         Command::Join(arguments) => return commands::join::join_files(arguments),

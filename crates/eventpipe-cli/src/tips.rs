@@ -33,13 +33,11 @@ pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'
     }
     let name = said(ContextKind::InvalidSubcommand);
     let tip = match name.as_str() {
-        "convert" => {
-            "`dotnet-trace convert` makes Speedscope and Chromium files of the traces, `eventpipe rewrite` other versions"
-        }
         "monitor" | "counters" => {
             "`dotnet-counters monitor` shows the counters of all processes that `eventpipe ps` lists"
         }
-        "topN" | "topn" => "`dotnet-trace report FILE topN` reads the traces",
+        "topN" | "topn" | "top" => "`eventpipe report topn FILE`",
+        "flamegraph" | "speedscope" | "folded" => "`eventpipe convert FILE --format …`",
         "gcdump" => "`dotnet-gcdump collect` writes the objects of a process's managed heap",
         "stack" => "`dotnet-stack report` shows the managed stacks of a process",
         "stop" => "Ctrl+C or SIGTERM ends a recording, `eventpipe session stop` a session",

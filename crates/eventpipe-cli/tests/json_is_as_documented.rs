@@ -129,7 +129,15 @@ fn for_each_command() {
     let documented: Vec<String> = shapes.keys().cloned().collect();
     assert_eq!(
         documented,
-        ["env", "events", "info", "join", "ps", "report stat"],
+        [
+            "env",
+            "events",
+            "info",
+            "join",
+            "ps",
+            "report stat",
+            "report topn"
+        ],
         "each command that has --json, by `each_command_with_json_has_a_section`"
     );
     for (command, words, with_optional) in [
@@ -140,6 +148,7 @@ fn for_each_command() {
         ("info", vec![trace], false),
         ("info", vec![in_v6], false),
         ("report stat", vec![trace], false),
+        ("report topn", vec![trace], false),
         ("join", vec![trace, in_v6, "-o", joined], false),
     ] {
         let output = tool()

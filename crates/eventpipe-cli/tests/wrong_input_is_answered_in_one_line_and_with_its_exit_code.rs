@@ -149,14 +149,9 @@ fn a_target_that_cannot_be_traced_is_named_with_the_reason() {
 fn options_that_are_known_by_name_only_say_so() {
     let pid = std::process::id().to_string();
     refused(
-        &["collect", "-p", &pid, "--format", "Speedscope"],
-        4,
-        &["dotnet-trace convert"],
-    );
-    refused(
         &["collect", "-p", &pid, "--format:chromium"],
         4,
-        &["NetTrace"],
+        &["eventpipe convert"],
     );
     refused(
         &["collect", "-p", &pid, "--dsrouter", "ios"],
@@ -305,13 +300,16 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _eventpipe "$1" "${@: -1}" "${@: -2:1
         return peers::skipped(TEST, "no bash on this system");
     }
     for (words, expected) in [
-        (&["eventpipe", "co"][..], "collect completions"),
+        (&["eventpipe", "co"][..], "collect convert completions"),
         (&["eventpipe", "m"], ""),
         (&["eventpipe", "demo"], "demo"),
         (&["eventpipe", "help", "demo"], "demo"),
         (&["eventpipe", "record", "--buffering-"], "--buffering-mode"),
         (&["eventpipe", "report", "stat", "--j"], "--json"),
-        (&["eventpipe", "collect", "--format", ""], "NetTrace"),
+        (
+            &["eventpipe", "collect", "--format", ""],
+            "NetTrace Speedscope",
+        ),
     ] {
         assert_eq!(offered(words).unwrap(), expected, "{words:?}");
     }
@@ -321,20 +319,19 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _eventpipe "$1" "${@: -1}" "${@: -2:1
 fn a_command_of_another_tool_is_answered_with_what_to_do() {
     let this_file = std::env::current_exe().unwrap();
     for (words, tip) in [
-        (&["convert", "x"][..], "dotnet-trace convert"),
+        (&["flamegraph", "x"][..], "eventpipe convert FILE"),
         (&["monitor", "-p", "1"], "dotnet-counters monitor"),
         (&["counters"], "dotnet-counters monitor"),
         (&["gcdump", "collect"], "dotnet-gcdump collect"),
         (&["stack", "report"], "dotnet-stack report"),
         (&["stop", "1"], "eventpipe session stop"),
         (&["list"], "eventpipe ps"),
-        (&["report", "topn", "x"], "dotnet-trace report FILE topN"),
+        (&["topn", "x"], "eventpipe report topn FILE"),
         (
             &["collect", "-p", "1", "-d", "5s"],
             "unexpected argument '-d'",
         ),
         (&["report", "x", "topN"], "unrecognized subcommand 'x'"),
-        (&["report", "topN", "x"], "dotnet-trace report FILE topN"),
         (&["stat", "x"], "eventpipe report stat FILE"),
         (&["record", "dotnet", "x.dll"], "two dashes: -- dotnet"),
         (

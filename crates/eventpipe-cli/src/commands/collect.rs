@@ -3,7 +3,7 @@
 use crate::attach::{Channel, Finished, Recording};
 use crate::child::Launched;
 use crate::cli::{Buffering, Collect, TraceFormat};
-use crate::commands::{dialled, several};
+use crate::commands::{convert, dialled, several};
 use crate::drive::Options;
 use crate::exit_code::{ExitCode, Failure};
 use crate::launch::Launch;
@@ -34,6 +34,15 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
     refuse_what_is_not_there(arguments)?;
     if arguments.show_child_io && arguments.command.is_empty() {
         let text = "--show-child-io is for a command that is started: -- COMMAND";
+        return Err(Failure::new(ExitCode::Arguments, text).into());
+    }
+    let is_one_file = arguments.roll.is_none()
+        && arguments
+            .output
+            .as_deref()
+            .is_none_or(|path| path.as_os_str() != "-");
+    if arguments.format == TraceFormat::Speedscope && !is_one_file {
+        let text = "--format Speedscope is made of one file: not with --roll, nor with -o -";
         return Err(Failure::new(ExitCode::Arguments, text).into());
     }
     // Before anything is started or attached to, so that a wrong word or path costs nothing.
@@ -77,8 +86,8 @@ pub(crate) fn collect(arguments: &Collect) -> anyhow::Result<u8> {
 fn refuse_what_is_not_there(arguments: &Collect) -> Result<(), Failure> {
     let text = if arguments.dsrouter.is_some() {
         "--dsrouter is not supported: start dotnet-dsrouter yourself, and give its process id to -p"
-    } else if arguments.format != TraceFormat::NetTrace {
-        "only --format NetTrace is supported: `dotnet-trace convert` makes the others of the file"
+    } else if arguments.format == TraceFormat::Chromium {
+        "--format Chromium is not supported: Speedscope is, and `eventpipe convert` makes flame graphs"
     } else {
         return Ok(());
     };
@@ -120,6 +129,7 @@ fn run(
     }
     let (client, name, pid) = (&reached.client, &reached.name, reached.pid);
     let (file, rolling) = files(arguments, output, name)?;
+    let path = file.path().to_owned();
     let session = match begin(
         client,
         &request,
@@ -172,7 +182,17 @@ fn run(
         fail_on_drop: arguments.fail_on_drop,
         first_signal_is_the_childs: arguments.show_child_io,
     };
-    Ok(recording.run(&options, &request.providers, has_terminal, child))
+    let mut finished = recording.run(&options, &request.providers, has_terminal, child);
+    if arguments.format == TraceFormat::Speedscope
+        && let Err(error) = convert::recording(&path, arguments.force)
+    {
+        // The recording is there all the same.
+        note(format_args!("eventpipe: {error:#}"));
+        if finished.code == ExitCode::Ok {
+            finished.code = Failure::code_of(&error);
+        }
+    }
+    Ok(finished)
 }
 
 /// The file to write, or those of `--roll`.

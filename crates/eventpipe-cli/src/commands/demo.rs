@@ -48,7 +48,6 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
     let providers = [PROVIDERS.to_owned()];
     let request = profiles::combine(&Asked {
         providers: &providers,
-        rundown: Some(false),
         ..Asked::default()
     })?;
     let file = RecordingFile::create(&arguments.output, true)?;
@@ -87,7 +86,7 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
     // Only a run that went its full time has told what it wrote.
     let mut code = ExitCode::Ok;
     if let Ok(written) = written.try_recv() {
-        // The engine adds an event of its own that describes the process.
+        // The engine adds events of its own that describe the process.
         let own = statistics
             .events
             .iter()
@@ -108,7 +107,11 @@ pub(crate) fn demo(arguments: &Demo) -> anyhow::Result<u8> {
             code = ExitCode::Unexpected;
         }
     }
-    writeln!(out, "\nNext: eventpipe events {} | less", path.display())?;
+    let name = path.display();
+    writeln!(
+        out,
+        "\nNext: eventpipe events {name} | less\n      eventpipe report topn {name} --inclusive"
+    )?;
     out.flush()?;
     Ok(if damage.is_some() {
         ExitCode::Damaged as u8

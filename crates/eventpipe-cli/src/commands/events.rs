@@ -16,7 +16,7 @@ use std::io::{self, IsTerminal as _, Read, Write as _};
 
 /// Prints the events and gives the exit code.
 pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
-    if human::is_backwards(arguments.from, arguments.to) {
+    if human::is_backwards(arguments.selection.from, arguments.selection.to) {
         let text = "--from is later than --to";
         return Err(Failure::new(ExitCode::Arguments, text).into());
     }
@@ -102,7 +102,7 @@ impl<'a> Printer<'a> {
         out.write_all(&line)?;
         let at_once = io::stdout().is_terminal();
         Ok(Printer {
-            filter: Filter::new(arguments, info),
+            filter: Filter::new(&arguments.selection, info),
             form,
             out,
             at_once,

@@ -2,6 +2,7 @@
 
 pub(crate) mod collect;
 pub(crate) mod completions;
+pub(crate) mod convert;
 pub(crate) mod demo;
 pub(crate) mod dialled;
 pub(crate) mod dump;
@@ -14,3 +15,4 @@ pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod rewrite;
 pub(crate) mod several;
+pub(crate) mod topn;
