@@ -20,13 +20,18 @@ pub(crate) struct Profile {
     pub(crate) damage: Option<Error>,
 }
 
-/// Reads a trace through: thread time if it has samples and no kind of event is asked for, else events. `only_managed`: without the time
-/// outside of managed code.
-pub(crate) fn gather(
-    file: &Path,
-    selection: &Selection,
-    only_managed: bool,
-) -> anyhow::Result<Profile> {
+/// What is asked of a trace.
+pub(crate) struct Wanted<'a> {
+    pub(crate) selection: &'a Selection,
+    /// Without the time outside of managed code.
+    pub(crate) only_managed: bool,
+    /// As [`Samples::in_order`] keeps it.
+    pub(crate) in_order: bool,
+}
+
+/// Reads a trace through: thread time if it has samples and no kind of event is asked for, else events.
+pub(crate) fn gather(file: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Profile> {
+    let selection = wanted.selection;
     if human::is_backwards(selection.from, selection.to) {
         let text = "--from is later than --to";
         return Err(Failure::new(ExitCode::Arguments, text).into());
@@ -39,8 +44,11 @@ pub(crate) fn gather(
     let asks_for_events = !(selection.event.is_empty()
         && selection.provider.is_empty()
         && selection.conditions.is_empty());
-    let mut time = Samples::new(Measure::ThreadTime);
-    let mut events = Samples::new(Measure::Events);
+    let empty = |measure| match wanted.in_order {
+        true => Samples::new(measure).in_order(),
+        false => Samples::new(measure),
+    };
+    let (mut time, mut events) = (empty(Measure::ThreadTime), empty(Measure::Events));
     // Stacks of one thread are given by time, whatever the order of blocks.
     let mut ordered = reader.dispatch_order();
     let damage = loop {
@@ -64,7 +72,7 @@ pub(crate) fn gather(
     let name = input::name_of(file);
     filter.tell_of_absent(&name, ordered.reader().all_metadata());
     let mut samples = if time.has_sampler() { time } else { events };
-    if only_managed {
+    if wanted.only_managed {
         if samples.measure() == Measure::Events && !samples.is_empty() {
             let text = "--managed needs thread time: there is none where events are counted";
             return Err(Failure::new(ExitCode::Arguments, text).into());

@@ -5,7 +5,7 @@ use crate::exit_code::{ExitCode, Failure};
 use crate::human;
 use crate::input;
 use crate::output::WholeFile;
-use crate::profile::{self, Profile};
+use crate::profile::{self, Profile, Wanted};
 use crate::table;
 use crate::terminal::note;
 use anyhow::Context as _;
@@ -21,7 +21,12 @@ pub(crate) fn convert(arguments: &Convert) -> anyhow::Result<u8> {
     };
     // Before a long trace is read.
     let mut file = WholeFile::create(&output, arguments.force)?;
-    let profile = profile::gather(&arguments.file, &arguments.selection, arguments.managed)?;
+    let wanted = Wanted {
+        selection: &arguments.selection,
+        only_managed: arguments.managed,
+        in_order: arguments.format == Conversion::Speedscope,
+    };
+    let profile = profile::gather(&arguments.file, &wanted)?;
     let name = input::name_of(&arguments.file);
     if profile.samples.is_empty() {
         let text = format!("{name}: no samples of threads and no event with a stack");

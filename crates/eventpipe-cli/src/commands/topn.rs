@@ -3,7 +3,7 @@
 use crate::cli::Topn;
 use crate::human;
 use crate::input;
-use crate::profile::{self, Profile};
+use crate::profile::{self, Profile, Wanted};
 use crate::table::{self, Align, Table};
 use crate::terminal;
 use nettrace_analysis::stacks::{Functions, Measure, Samples, functions};
@@ -24,11 +24,16 @@ struct Document<'a> {
 
 /// Prints the report and gives the exit code.
 pub(crate) fn topn(arguments: &Topn) -> anyhow::Result<u8> {
+    let wanted = Wanted {
+        selection: &arguments.selection,
+        only_managed: arguments.managed,
+        in_order: false,
+    };
     let Profile {
         samples,
         names,
         damage,
-    } = profile::gather(&arguments.file, &arguments.selection, arguments.managed)?;
+    } = profile::gather(&arguments.file, &wanted)?;
     let is_time = samples.measure() == Measure::ThreadTime;
     let mut table = functions(&samples, &names);
     if arguments.inclusive {

@@ -1,7 +1,7 @@
 //! Stacks as lines, for flame graphs.
 
 use super::samples::Thread;
-use super::{CodeNames, Frame, Kind, Node, Samples};
+use super::{CodeNames, Frame, Kind, Samples};
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, Write};
 
@@ -14,19 +14,15 @@ pub fn folded(samples: &Samples, names: &CodeNames, out: &mut impl Write) -> io:
     let mut known = Known::default();
     let mut lines: BTreeMap<String, u64> = BTreeMap::new();
     for thread in samples.threads() {
-        let mut by_stack: HashMap<(Node, Kind), u64> = HashMap::new();
-        for (node, kind, weight) in &thread.spans {
-            *by_stack.entry((*node, *kind)).or_default() += weight;
-        }
-        for ((node, kind), weight) in by_stack {
+        for ((node, kind), weight) in &thread.sums {
             let mut line = title(thread);
-            let mut frames: Vec<Frame> = samples.tree().frames(node).collect();
+            let mut frames: Vec<Frame> = samples.tree().frames(*node).collect();
             frames.reverse();
             for frame in frames {
                 line.push(';');
                 line.push_str(known.name(names, frame));
             }
-            if let Some(leaf) = leaf(kind) {
+            if let Some(leaf) = leaf(*kind) {
                 line.push(';');
                 line.push_str(leaf);
             }

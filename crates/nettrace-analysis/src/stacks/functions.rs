@@ -37,7 +37,7 @@ pub struct Function {
 /// The functions of a trace.
 pub fn functions(samples: &Samples, names: &CodeNames) -> Functions {
     let mut by_node: HashMap<Node, u64> = HashMap::new();
-    for (node, _, weight) in samples.threads().flat_map(|thread| &thread.spans) {
+    for ((node, _), weight) in samples.threads().flat_map(|thread| &thread.sums) {
         *by_node.entry(*node).or_default() += weight;
     }
     let mut table = Table::new(names);

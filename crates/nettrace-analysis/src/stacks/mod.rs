@@ -25,7 +25,8 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Memory grows with the number of different stacks and of methods, and for [`speedscope`] with the number of samples.
+//! Memory grows with the number of different stacks and of methods, and with the number of samples where their order is kept, as
+//! [`speedscope`] needs it.
 
 mod folded;
 mod functions;

@@ -32,6 +32,7 @@ pub enum Kind {
 #[derive(Debug)]
 pub struct Samples {
     measure: Measure,
+    keeps_order: bool,
     tree: CallTree,
     threads: Vec<Thread>,
     by_id: HashMap<(u64, u64), usize>,
@@ -51,7 +52,9 @@ pub(super) struct Thread {
     pub(super) start_ns: i64,
     /// Since when it does what.
     current: Option<(i64, Node, Kind)>,
-    /// What it did, one after the other, in nanoseconds or events.
+    /// What it did, in nanoseconds or events.
+    pub(super) sums: HashMap<(Node, Kind), u64>,
+    /// The same one after the other, if that is kept.
     pub(super) spans: Vec<(Node, Kind, u64)>,
 }
 
@@ -60,6 +63,7 @@ impl Samples {
     pub fn new(measure: Measure) -> Samples {
         Samples {
             measure,
+            keeps_order: false,
             tree: CallTree::default(),
             threads: Vec::new(),
             by_id: HashMap::new(),
@@ -69,6 +73,13 @@ impl Samples {
             samples: 0,
             sampler: 0,
         }
+    }
+
+    /// Keeps what each thread did in the order of time, as [`speedscope`](super::speedscope()) shows it: to be called before anything is added.
+    /// Memory then grows with the number of samples.
+    pub fn in_order(mut self) -> Samples {
+        self.keeps_order = true;
+        self
     }
 
     /// Adds an event, unless it is none that counts; whether it did. They are to come by time, thread for thread at least.
@@ -106,6 +117,7 @@ impl Samples {
                 thread_id: key.1,
                 start_ns: now,
                 current: None,
+                sums: HashMap::new(),
                 spans: Vec::new(),
             });
             self.threads.len() - 1
@@ -117,21 +129,21 @@ impl Samples {
         if kind == Kind::External {
             self.external += weight;
         }
-        let spans = &mut self.threads[thread].spans;
-        match spans.last_mut() {
-            // An event each stays one, so that they can be told apart.
-            Some(last)
-                if self.measure == Measure::ThreadTime && (last.0, last.1) == (node, kind) =>
-            {
-                last.2 += weight;
-            }
-            _ => spans.push((node, kind, weight)),
+        let thread = &mut self.threads[thread];
+        *thread.sums.entry((node, kind)).or_default() += weight;
+        if !self.keeps_order {
+            return;
+        }
+        match thread.spans.last_mut() {
+            Some(last) if (last.0, last.1) == (node, kind) => last.2 += weight,
+            _ => thread.spans.push((node, kind, weight)),
         }
     }
 
     /// Takes out the time outside of managed code. What is left of a thread's time then follows each other without gaps.
     pub fn leave_out_external(&mut self) {
         for thread in &mut self.threads {
+            thread.sums.retain(|(_, kind), _| *kind != Kind::External);
             thread.spans.retain(|(_, kind, _)| *kind != Kind::External);
         }
         self.total -= self.external;

@@ -43,7 +43,8 @@ struct Profile {
     weights: Vec<f64>,
 }
 
-/// Writes the file: a profile for each thread, in milliseconds or events. `name` is shown as its title.
+/// Writes the file: a profile for each thread, in milliseconds or events. `name` is shown as its title. The samples must have been kept in
+/// order ([`Samples::in_order`]).
 ///
 /// # Errors
 /// The output fails.
