@@ -129,10 +129,29 @@ impl Peers {
     ///
     /// # Panics
     /// As [`Peers::oracle_events`].
-    pub fn for_each_oracle_event(&self, trace: &Path, mut event: impl FnMut(serde_json::Value)) {
+    pub fn for_each_oracle_event(&self, trace: &Path, event: impl FnMut(serde_json::Value)) {
+        self.for_each_oracle_line("events", trace, event);
+    }
+
+    /// The activities that TraceEvent makes of the events, in the order of their starts (`oracle activities`).
+    ///
+    /// # Panics
+    /// As [`Peers::oracle_events`].
+    pub fn oracle_activities(&self, trace: &Path) -> Vec<serde_json::Value> {
+        let mut activities = Vec::new();
+        self.for_each_oracle_line("activities", trace, |activity| activities.push(activity));
+        activities
+    }
+
+    fn for_each_oracle_line(
+        &self,
+        mode: &str,
+        trace: &Path,
+        mut each: impl FnMut(serde_json::Value),
+    ) {
         let mut oracle = self
             .tool("oracle")
-            .arg("events")
+            .arg(mode)
             .arg(trace)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -142,14 +161,14 @@ impl Peers {
         for line in BufReader::new(lines).lines() {
             let line = line.expect("the oracle prints text");
             if !line.is_empty() {
-                event(serde_json::from_str(&line).expect("the oracle prints JSON"));
+                each(serde_json::from_str(&line).expect("the oracle prints JSON"));
             }
         }
         // It says little on standard error, at its end.
         let output = oracle.wait_with_output().expect("oracle ends");
         assert!(
             output.status.success(),
-            "oracle events {}: {}",
+            "oracle {mode} {}: {}",
             trace.display(),
             stderr(&output)
         );
