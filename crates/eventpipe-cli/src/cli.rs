@@ -571,6 +571,29 @@ pub(crate) enum Report {
     /// The functions with the most thread time or events on their stacks [alias: topN].
     #[command(alias = "topN", alias = "top")]
     Topn(Topn),
+    /// Garbage collections of .NET with their pauses (recorded with `--profile gc-collect` or `gc-verbose`).
+    Gc(OfRuntime),
+    /// Allocations of .NET by type (`--profile gc-verbose`).
+    Alloc(OfRuntime),
+    /// Exceptions of .NET by type and message (`--clrevents exception`).
+    Exceptions(OfRuntime),
+    /// Waits for locks of .NET by thread (`--clrevents contention`).
+    Contention(OfRuntime),
+}
+
+/// `eventpipe report gc`, `alloc`, `exceptions`, `contention`
+#[derive(Debug, Args)]
+pub(crate) struct OfRuntime {
+    /// The trace; '-' for standard input.
+    pub(crate) file: PathBuf,
+
+    /// How many rows [default: 20].
+    #[arg(short, long, value_name = "N")]
+    pub(crate) number: Option<usize>,
+
+    /// Print JSON, with all rows unless -n is given (keys: docs/json.md).
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `eventpipe report topn`

@@ -70,6 +70,16 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Info(arguments) => return commands::info::info(arguments),
         Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
         Command::Report(cli::Report::Topn(arguments)) => return commands::topn::topn(arguments),
+        Command::Report(cli::Report::Gc(arguments)) => return commands::runtime::gc(arguments),
+        Command::Report(cli::Report::Alloc(arguments)) => {
+            return commands::runtime::allocations(arguments);
+        }
+        Command::Report(cli::Report::Exceptions(arguments)) => {
+            return commands::runtime::exceptions(arguments);
+        }
+        Command::Report(cli::Report::Contention(arguments)) => {
+            return commands::runtime::contention(arguments);
+        }
         Command::Convert(arguments) => return commands::convert::convert(arguments),
         Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),
         Command::Repair(arguments) => return commands::rewrite::repair(arguments),

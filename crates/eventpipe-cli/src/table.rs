@@ -3,8 +3,19 @@
 //! On a terminal one column, the one that can best spare it, is cut so that no line wraps; when the
 //! output goes to a file or a pipe nothing is cut.
 
+use crate::human;
 use std::fmt::Write as _;
+use std::io::{self, Write};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
+
+/// Says below a table how many of its rows are not shown.
+pub(crate) fn tell_of_more(out: &mut impl Write, count: usize, thing: &str) -> io::Result<()> {
+    if count > 0 {
+        let rows = human::number_of(count as u64, thing);
+        writeln!(out, "… and {rows} more (-n N shows N)")?;
+    }
+    Ok(())
+}
 
 /// How a column is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +75,11 @@ impl Table {
         let mut cells: Vec<String> = cells.into_iter().map(|cell| printable(&cell)).collect();
         cells.resize(self.headers.len(), String::new());
         self.rows.push(cells);
+    }
+
+    /// Whether it has no rows.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
     }
 
     /// The text of the table for a width in columns; `None` cuts nothing.

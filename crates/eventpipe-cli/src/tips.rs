@@ -36,6 +36,7 @@ pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'
         "monitor" | "counters" => {
             "`dotnet-counters monitor` shows the counters of all processes that `eventpipe ps` lists"
         }
+        "gc" | "alloc" | "exceptions" | "contention" => "`eventpipe report gc FILE` and so on",
         "topN" | "topn" | "top" => "`eventpipe report topn FILE`",
         "flamegraph" | "speedscope" | "folded" => "`eventpipe convert FILE --format …`",
         "gcdump" => "`dotnet-gcdump collect` writes the objects of a process's managed heap",
@@ -43,6 +44,9 @@ pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'
         "stop" => "Ctrl+C or SIGTERM ends a recording, `eventpipe session stop` a session",
         "list" => "`eventpipe ps`",
         "stat" | "stats" => "`eventpipe report stat FILE`",
+        _ if words.iter().any(|word| word.eq_ignore_ascii_case("topN")) => {
+            "the trace stands behind: `eventpipe report topn FILE`"
+        }
         file if std::path::Path::new(file).is_file() => {
             "`eventpipe info FILE` says what a trace is, `eventpipe report stat FILE` what is in it"
         }

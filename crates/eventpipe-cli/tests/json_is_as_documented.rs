@@ -135,11 +135,36 @@ fn for_each_command() {
             "info",
             "join",
             "ps",
+            "report alloc",
+            "report contention",
+            "report exceptions",
+            "report gc",
             "report stat",
             "report topn"
         ],
         "each command that has --json, by `each_command_with_json_has_a_section`"
     );
+    // What only the .NET runtime's events have.
+    let samples = peers::shared_for_test("for_each_command");
+    let sample = |name: &str| {
+        let file = samples
+            .as_ref()?
+            .join(format!("samples/net10.0/{name}.nettrace"));
+        Some(file.to_str().unwrap().to_owned())
+    };
+    let of_runtime = [
+        ("report alloc", sample("gc-verbose")),
+        ("report contention", sample("contention")),
+        ("report exceptions", sample("exceptions")),
+        ("report gc", sample("gc-verbose")),
+    ];
+    let unseen: Vec<&str> = of_runtime
+        .iter()
+        .filter_map(|(command, file)| file.is_none().then_some(*command))
+        .collect();
+    let of_runtime = of_runtime
+        .iter()
+        .filter_map(|(command, file)| Some((*command, vec![file.as_deref()?], false)));
     for (command, words, with_optional) in [
         ("ps", vec![], false),
         ("env", vec!["-p", &pid], false),
@@ -150,7 +175,10 @@ fn for_each_command() {
         ("report stat", vec![trace], false),
         ("report topn", vec![trace], false),
         ("join", vec![trace, in_v6, "-o", joined], false),
-    ] {
+    ]
+    .into_iter()
+    .chain(of_runtime)
+    {
         let output = tool()
             .args(command.split(' '))
             .args(words)
@@ -171,7 +199,9 @@ fn for_each_command() {
     for (command, shape) in &shapes {
         for key in shape.keys.keys() {
             // Only version 6 of some traces has them.
-            let is_seen = shape.seen.contains(key) || key.starts_with("pairs[]");
+            let is_seen = shape.seen.contains(key)
+                || key.starts_with("pairs[]")
+                || unseen.contains(&command.as_str());
             assert!(is_seen, "{command}: {key} was never printed");
         }
     }

@@ -331,7 +331,8 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
             &["collect", "-p", "1", "-d", "5s"],
             "unexpected argument '-d'",
         ),
-        (&["report", "x", "topN"], "unrecognized subcommand 'x'"),
+        (&["report", "x", "topN"], "eventpipe report topn FILE"),
+        (&["gc", "x"], "eventpipe report gc FILE"),
         (&["stat", "x"], "eventpipe report stat FILE"),
         (&["record", "dotnet", "x.dll"], "two dashes: -- dotnet"),
         (

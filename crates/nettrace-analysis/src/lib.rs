@@ -2,6 +2,7 @@
 //!
 //! * [`events`]: every event as a line of JSON or CSV, with the names and values that TraceEvent shows. The keys, their types and units are
 //!   listed in docs/json.md of the project.
+//! * [`runtime`]: what the .NET runtime did: collections, allocations, exceptions, waits for locks.
 //! * [`statistics`]: counts, bytes, times and losses by event and by thread.
 //! * [`stacks`]: stacks with names, and where a program's time goes: a table of functions, lines for flame graphs, a file for speedscope.app.
 //!
@@ -25,9 +26,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing here opens a file or prints. But for [`stacks`], memory does not grow with the number of events.
+//! Nothing here opens a file or prints. But for [`stacks`] and what [`runtime`] lists, memory does not grow with the number of events.
 #![forbid(unsafe_code)]
 
 pub mod events;
+pub mod runtime;
 pub mod stacks;
 pub mod statistics;

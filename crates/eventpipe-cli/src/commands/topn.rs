@@ -104,14 +104,7 @@ fn print(
         ]);
     }
     write!(out, "\n{}", shown.render(width))?;
-    let more = rows - functions.rows.len();
-    if more > 0 {
-        writeln!(
-            out,
-            "… and {} (-n {rows} shows all)",
-            human::number_of(more as u64, "function")
-        )?;
-    }
+    table::tell_of_more(out, rows - functions.rows.len(), "function")?;
     Ok(())
 }
 

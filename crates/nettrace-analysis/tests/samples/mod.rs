@@ -54,6 +54,7 @@ pub(crate) fn text(path: &Path) -> String {
 }
 
 /// Calls `work` for each item on as many threads as there are processors, and returns what it gave in order.
+#[allow(dead_code, reason = "not every test has many traces")]
 pub(crate) fn in_parallel<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = std::sync::atomic::AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);

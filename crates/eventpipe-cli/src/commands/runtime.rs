@@ -1,0 +1,223 @@
+//! `eventpipe report gc`, `alloc`, `exceptions`, `contention`: what the .NET runtime did.
+
+use crate::cli::OfRuntime;
+use crate::human;
+use crate::input;
+use crate::meanwhile::Meanwhile;
+use crate::table::{self, Align, Table};
+use crate::terminal;
+use nettrace::{Error, Event, ReaderOptions, TraceInfo};
+use nettrace_analysis::runtime::{Allocations, Collections, Contention, Exceptions};
+use serde::Serialize;
+use std::io::Write;
+
+/// So many rows are shown unless the number is given.
+const USUAL: usize = 20;
+
+/// Prints the collections and gives the exit code.
+pub(crate) fn gc(arguments: &OfRuntime) -> anyhow::Result<u8> {
+    let mut collections = Collections::new();
+    let damage = read(arguments, |info, event| collections.add(info, event))?;
+    let mut report = collections.finish();
+    let left_out = cut(arguments, &mut report.collections);
+    let head = match report.count {
+        0 => "no collection (`--profile gc-collect` records them)".to_owned(),
+        count => format!(
+            "{}: {} of generation 0, {} of 1, {} of 2\npauses {} in all, median {}, longest {}; {} survived",
+            human::number_of(count, "collection"),
+            report.count_per_generation[0],
+            report.count_per_generation[1],
+            report.count_per_generation[2],
+            span(report.pause_total_ms),
+            span(report.pause_median_ms),
+            span(report.pause_max_ms),
+            human::bytes(report.promoted_bytes),
+        ),
+    };
+    let mut rows = Table::new(&[
+        ("GC", Align::Right),
+        ("GEN", Align::Right),
+        ("AT s", Align::Right),
+        ("PAUSE", Align::Right),
+        ("TOOK", Align::Right),
+        ("AFTER", Align::Right),
+        ("SURVIVED", Align::Right),
+        ("KIND", Align::Left),
+        ("REASON", Align::Left),
+    ])
+    .may_leave_out(&[6, 4, 7]);
+    let unknown = || "?".to_owned();
+    for one in &report.collections {
+        rows.row([
+            one.number.to_string(),
+            one.generation.map_or_else(unknown, |it| it.to_string()),
+            format!("{:.3}", one.pause_start_ms / 1e3),
+            one.pause_ms.map_or_else(unknown, span),
+            one.duration_ms.map_or_else(unknown, span),
+            one.size_after.map_or_else(unknown, human::bytes),
+            one.promoted.map_or_else(unknown, human::bytes),
+            one.kind.clone(),
+            one.reason.clone(),
+        ]);
+    }
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
+/// Prints what was allocated and gives the exit code.
+pub(crate) fn allocations(arguments: &OfRuntime) -> anyhow::Result<u8> {
+    let mut allocations = Allocations::new();
+    let damage = read(arguments, |_, event| allocations.add(event))?;
+    let mut report = allocations.finish();
+    let all = report.bytes;
+    let left_out = cut(arguments, &mut report.types);
+    let head = match report.ticks {
+        0 => "no allocation (`--profile gc-verbose` records them)".to_owned(),
+        ticks => format!(
+            "{} allocated, by {} of about 100 kB each",
+            human::bytes(all),
+            human::number_of(ticks, "event"),
+        ),
+    };
+    let mut rows = Table::new(&[
+        ("%", Align::Right),
+        ("BYTES", Align::Right),
+        ("EVENTS", Align::Right),
+        ("LARGE", Align::Right),
+        ("PINNED", Align::Right),
+        ("TYPE", Align::Left),
+    ])
+    .may_cut_end(5)
+    .may_leave_out(&[4, 3]);
+    for one in &report.types {
+        rows.row([
+            format!("{:.2}", 100.0 * one.bytes as f64 / all.max(1) as f64),
+            human::bytes(one.bytes),
+            human::count(one.count),
+            human::count(one.large),
+            human::count(one.pinned),
+            one.name.clone(),
+        ]);
+    }
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
+/// Prints what was thrown and gives the exit code.
+pub(crate) fn exceptions(arguments: &OfRuntime) -> anyhow::Result<u8> {
+    let mut exceptions = Exceptions::new();
+    let damage = read(arguments, |info, event| exceptions.add(info, event))?;
+    let mut report = exceptions.finish();
+    let left_out = cut(arguments, &mut report.exceptions);
+    let head = match report.thrown {
+        0 => "no exception (`--clrevents exception` records them)".to_owned(),
+        thrown => format!("{} thrown", human::number_of(thrown, "exception")),
+    };
+    let mut rows = Table::new(&[
+        ("THROWN", Align::Right),
+        ("FIRST s", Align::Right),
+        ("LAST s", Align::Right),
+        ("TYPE", Align::Left),
+        ("MESSAGE", Align::Left),
+    ])
+    .may_cut_end(4)
+    .may_cut_start(3)
+    .may_leave_out(&[2, 1]);
+    for one in &report.exceptions {
+        rows.row([
+            human::count(one.count),
+            format!("{:.3}", one.first_ms / 1e3),
+            format!("{:.3}", one.last_ms / 1e3),
+            one.exception_type.clone(),
+            one.message.clone(),
+        ]);
+    }
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
+/// Prints who waited for locks and gives the exit code.
+pub(crate) fn contention(arguments: &OfRuntime) -> anyhow::Result<u8> {
+    let mut contention = Contention::new();
+    let damage = read(arguments, |info, event| contention.add(info, event))?;
+    let mut report = contention.finish();
+    let left_out = cut(arguments, &mut report.threads);
+    let head = match report.starts {
+        0 => "no wait for a lock (`--clrevents contention` records them)".to_owned(),
+        starts => format!(
+            "{} for a lock: {} in all, longest {}",
+            human::number_of(starts, "wait"),
+            span(report.wait_total_ms),
+            span(report.wait_max_ms)
+        ),
+    };
+    let mut rows = Table::new(&[
+        ("THREAD", Align::Right),
+        ("WAITS", Align::Right),
+        ("ENDED", Align::Right),
+        ("WAITED", Align::Right),
+        ("LONGEST", Align::Right),
+    ]);
+    for one in &report.threads {
+        rows.row([
+            one.thread_id.to_string(),
+            human::count(one.starts),
+            human::count(one.stops),
+            span(one.wait_total_ms),
+            span(one.wait_max_ms),
+        ]);
+    }
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
+/// Gives every event, by time; what ended the reading too early.
+fn read(
+    arguments: &OfRuntime,
+    mut each: impl FnMut(&TraceInfo, &Event<'_>),
+) -> anyhow::Result<Option<Error>> {
+    let reader = input::open(&arguments.file, ReaderOptions::default())?;
+    let _meanwhile = Meanwhile::reading();
+    let info = reader.info().clone();
+    let mut ordered = reader.dispatch_order();
+    Ok(loop {
+        match ordered.next_event() {
+            Ok(Some(event)) => each(&info, &event),
+            Ok(None) => break None,
+            Err(error) => break Some(error),
+        }
+    })
+}
+
+/// Leaves as many rows as are to be shown; how many are not.
+fn cut<T>(arguments: &OfRuntime, rows: &mut Vec<T>) -> usize {
+    let usual = if arguments.json { usize::MAX } else { USUAL };
+    let all = rows.len();
+    rows.truncate(arguments.number.unwrap_or(usual));
+    all - rows.len()
+}
+
+fn answer(
+    arguments: &OfRuntime,
+    report: &impl Serialize,
+    head: &str,
+    rows: &Table,
+    left_out: usize,
+    damage: Option<Error>,
+) -> anyhow::Result<u8> {
+    let mut out = terminal::out();
+    if arguments.json {
+        serde_json::to_writer_pretty(&mut out, report)?;
+        writeln!(out)?;
+    } else {
+        let width = table::stdout_width();
+        let head = format!("{}: {head}", input::name_of(&arguments.file));
+        writeln!(out, "{}", table::wrapped(&head, width, 2))?;
+        if !rows.is_empty() {
+            write!(out, "\n{}", rows.render(width))?;
+        }
+        table::tell_of_more(&mut out, left_out, "row")?;
+    }
+    out.flush()?;
+    Ok(input::conclude(&arguments.file, damage))
+}
+
+fn span(ms: f64) -> String {
+    human::span((ms.max(0.0) * 1e6) as u128)
+}

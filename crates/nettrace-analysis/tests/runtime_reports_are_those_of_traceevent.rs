@@ -1,0 +1,173 @@
+//! What the reports on the runtime say is what TraceEvent's analysis of the samples was recorded to say.
+
+mod samples;
+
+use std::path::{Path, PathBuf};
+
+use nettrace::{Event, Reader, TraceInfo};
+use nettrace_analysis::runtime::{Allocations, Collections, Contention, Exceptions};
+use serde_json::{Value, json};
+
+/// The samples with this kind of analysis: trace and analysis. Empty: there are no samples here.
+fn recorded(test: &str, infix: &str) -> Vec<(PathBuf, Value)> {
+    let Some(shared) = peers::shared_for_test(test) else {
+        return Vec::new();
+    };
+    let found: Vec<_> = samples::files(&shared.join("samples"))
+        .into_iter()
+        .filter_map(|path| {
+            let stem = path.to_str()?.strip_suffix(infix)?;
+            let golden = serde_json::from_str(&samples::text(&path)).expect("JSON");
+            Some((samples::trace(Path::new(stem))?, golden))
+        })
+        .collect();
+    assert!(!found.is_empty(), "no samples {infix}");
+    found
+}
+
+fn read(trace: &Path, mut each: impl FnMut(&TraceInfo, &Event<'_>)) {
+    let reader = Reader::new(samples::open(trace)).expect("a trace");
+    let info = reader.info().clone();
+    let mut ordered = reader.dispatch_order();
+    while let Some(event) = ordered.next_event().expect("a whole trace") {
+        each(&info, &event);
+    }
+}
+
+fn near(ours: Option<f64>, theirs: &Value) -> bool {
+    let (Some(ours), Some(theirs)) = (ours, theirs.as_f64()) else {
+        return false;
+    };
+    // Nanoseconds, and sizes of which they print megabytes.
+    (ours - theirs).abs() < 2e-6
+}
+
+#[test]
+fn collections_and_their_pauses() {
+    let mut compared = 0;
+    for (trace, golden) in recorded("collections_and_their_pauses", ".gcstats.json") {
+        let mut collections = Collections::new();
+        read(&trace, |info, event| collections.add(info, event));
+        let report = collections.finish();
+        let process = &golden["processes"][0];
+        let (totals, theirs) = (&process["gc_totals"], process["gcs"].as_array());
+        let theirs = theirs.map_or(&[][..], Vec::as_slice);
+        assert_eq!(report.collections.len(), theirs.len(), "{trace:?}");
+        if theirs.is_empty() {
+            continue;
+        }
+        assert_eq!(
+            json!(report.count_per_generation),
+            totals["count_per_generation"]
+        );
+        assert!(near(Some(report.pause_total_ms), &totals["pause_total_ms"]));
+        assert!(near(Some(report.pause_max_ms), &totals["pause_max_ms"]));
+        let megabytes = |bytes: Option<u64>| bytes.map(|bytes| bytes as f64 / 1e6);
+        assert!(near(
+            megabytes(Some(report.promoted_bytes)),
+            &totals["promoted_mb"]
+        ));
+        for (ours, theirs) in report.collections.iter().zip(theirs) {
+            let place = format!("{}: {ours:?} {theirs}", trace.display());
+            assert_eq!(json!(ours.number), theirs["number"], "{place}");
+            assert_eq!(json!(ours.generation), theirs["generation"], "{place}");
+            let (kind, reason) = (&theirs["type"], &theirs["reason"]);
+            assert!(kind.as_str().unwrap().contains(&ours.kind), "{place}");
+            let named = format!(" {}", ours.reason);
+            assert!(reason.as_str().unwrap().ends_with(&named), "{place}");
+            assert!(
+                near(Some(ours.pause_start_ms), &theirs["pause_start_rel_ms"]),
+                "{place}"
+            );
+            assert!(near(ours.pause_ms, &theirs["pause_ms"]), "{place}");
+            assert!(
+                near(Some(ours.start_ms), &theirs["start_rel_ms"]),
+                "{place}"
+            );
+            assert!(near(ours.duration_ms, &theirs["duration_ms"]), "{place}");
+            assert!(
+                near(megabytes(ours.size_after), &theirs["size_after_mb"]),
+                "{place}"
+            );
+            assert!(
+                near(megabytes(ours.promoted), &theirs["promoted_mb"]),
+                "{place}"
+            );
+            compared += 1;
+        }
+    }
+    println!("{compared} collections");
+}
+
+#[test]
+fn allocations_by_type() {
+    for (trace, golden) in recorded("allocations_by_type", ".alloc.json") {
+        let mut allocations = Allocations::new();
+        read(&trace, |_, event| allocations.add(event));
+        let report = allocations.finish();
+        assert_eq!(
+            json!([report.ticks, report.bytes]),
+            json!([golden["ticks"], golden["bytes"]])
+        );
+        let by_name = |rows: &Value| {
+            let mut rows = rows.as_array().unwrap().clone();
+            rows.sort_by_key(|row| row["type"].as_str().unwrap().to_owned());
+            rows
+        };
+        assert_eq!(
+            by_name(&json!(report.types)),
+            by_name(&golden["types"]),
+            "{trace:?}"
+        );
+        assert!(report.types.is_sorted_by(|a, b| a.bytes >= b.bytes));
+    }
+}
+
+#[test]
+fn exceptions_by_type_and_message() {
+    for (trace, golden) in recorded("exceptions_by_type_and_message", ".exceptions.json") {
+        let mut exceptions = Exceptions::new();
+        read(&trace, |info, event| exceptions.add(info, event));
+        let report = exceptions.finish();
+        assert_eq!(json!(report.thrown), golden["thrown"], "{trace:?}");
+        let mut ours: Vec<Value> = report
+            .exceptions
+            .iter()
+            .map(|row| json!({"type": row.exception_type, "message": row.message, "count": row.count}))
+            .collect();
+        let mut theirs = golden["exceptions"].as_array().unwrap().clone();
+        for rows in [&mut ours, &mut theirs] {
+            rows.sort_by_key(|row| (row["type"].to_string(), row["message"].to_string()));
+        }
+        assert_eq!(ours, theirs, "{trace:?}");
+        assert!(
+            report
+                .exceptions
+                .iter()
+                .all(|row| row.first_ms <= row.last_ms)
+        );
+    }
+}
+
+#[test]
+fn waits_for_locks() {
+    for (trace, golden) in recorded("waits_for_locks", ".contention.json") {
+        let mut contention = Contention::new();
+        read(&trace, |info, event| contention.add(info, event));
+        let report = contention.finish();
+        assert_eq!(
+            json!([report.starts, report.stops]),
+            json!([golden["starts"], golden["stops"]])
+        );
+        assert!(
+            near(Some(report.wait_total_ms), &golden["duration_ms"]),
+            "{trace:?}"
+        );
+        assert!(
+            near(Some(report.wait_max_ms), &golden["duration_max_ms"]),
+            "{trace:?}"
+        );
+        let starts: u64 = report.threads.iter().map(|row| row.starts).sum();
+        assert_eq!(starts, report.starts);
+    }
+}
