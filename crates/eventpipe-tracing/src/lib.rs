@@ -98,6 +98,11 @@
 
 #![forbid(unsafe_code)]
 
+/// The examples of the README compile. They stand here because this crate has all that they need.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;
+
 mod activity;
 mod interest;
 mod site;
@@ -113,7 +118,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::{Context, Filter};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::site::SpanEvents;
+use crate::site::Operation;
 
 /// Keyword of spans and events of the level TRACE, whose level is [`Verbose`](eventpipe::Level::Verbose) as that of DEBUG is. Other
 /// spans and events have no keyword, so that a session which names the provider and no keywords gets them.
@@ -156,12 +161,6 @@ struct Bridge;
 
 #[derive(Debug)]
 struct Wanted;
-
-/// What is kept with a span while it is open.
-struct Operation {
-    events: &'static SpanEvents,
-    id: Guid,
-}
 
 impl<S> Filter<S> for Wanted {
     fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
@@ -209,52 +208,50 @@ where
     }
 
     fn on_record(&self, span: &Id, values: &Record<'_>, context: Context<'_, S>) {
-        if let Some((events, id)) = operation(span, &context) {
+        if let Some(Operation { events, id }) = operation(span, &context) {
             events.record(|visitor| values.record(visitor), &id);
         }
     }
 
     fn on_follows_from(&self, span: &Id, follows: &Id, context: Context<'_, S>) {
         let followed = activity_of(follows, &context);
-        if let (Some((events, id)), Some(followed)) = (operation(span, &context), followed) {
-            events.follows(&id, &followed);
+        if let (Some(span), Some(followed)) = (operation(span, &context), followed) {
+            span.events.follows(&span.id, &followed);
         }
     }
 
     fn on_enter(&self, span: &Id, context: Context<'_, S>) {
-        if let Some((events, id)) = operation(span, &context) {
-            activity::enter(span, id);
-            events.resume(&id);
+        if let Some(operation) = operation(span, &context) {
+            activity::enter(span, operation);
+            operation.events.resume(&operation.id);
         }
     }
 
-    fn on_exit(&self, span: &Id, context: Context<'_, S>) {
-        if let Some((events, id)) = operation(span, &context) {
-            events.suspend(&id);
-            activity::exit(span);
+    fn on_exit(&self, span: &Id, _: Context<'_, S>) {
+        if let Some(operation) = activity::exit(span) {
+            operation.events.suspend(&operation.id);
         }
     }
 
     fn on_close(&self, span: Id, context: Context<'_, S>) {
-        if let Some((events, id)) = operation(&span, &context) {
+        if let Some(Operation { events, id }) = operation(&span, &context) {
             events.stop(&id);
         }
     }
 }
 
-fn operation<S>(span: &Id, context: &Context<'_, S>) -> Option<(&'static SpanEvents, Guid)>
+fn operation<S>(span: &Id, context: &Context<'_, S>) -> Option<Operation>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
     let span = context.span(span)?;
     let extensions = span.extensions();
-    let operation = extensions.get::<Operation>()?;
-    Some((operation.events, operation.id))
+    extensions.get::<Operation>().copied()
 }
 
 fn activity_of<S>(span: &Id, context: &Context<'_, S>) -> Option<Guid>
 where
     S: Subscriber + for<'span> LookupSpan<'span>,
 {
-    operation(span, context).map(|(_, id)| id)
+    operation(span, context).map(|operation| operation.id)
 }

@@ -41,6 +41,13 @@ enum Events {
     Span(Box<SpanEvents>),
 }
 
+/// A span that is open.
+#[derive(Clone, Copy)]
+pub(crate) struct Operation {
+    pub(crate) events: &'static SpanEvents,
+    pub(crate) id: Guid,
+}
+
 /// What is told of a span.
 pub(crate) struct SpanEvents {
     start: Versions,

@@ -4,7 +4,7 @@ mod common;
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Barrier, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use common::{end, hear, listen};
@@ -163,6 +163,43 @@ fn sessions_of_one_thread_leave_the_subscriber_of_another_thread_alone() {
             assert_eq!(paper.take(), UP_TO_INFO);
         }
         drop(go);
+    });
+}
+
+#[test]
+fn subscribers_of_several_threads_are_all_asked() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    // One that has come and gone, and one without the layer.
+    with_default(registry().with(eventpipe_tracing::layer()), work);
+    let paper = Paper::default();
+    let plain = registry().with(paper.layer().with_filter(LevelFilter::INFO));
+    with_default(plain, || {
+        work();
+        assert_eq!(paper.take(), UP_TO_INFO);
+        let start = Barrier::new(3);
+        std::thread::scope(|scope| {
+            let threads = [(); 2].map(|()| {
+                scope.spawn(|| {
+                    with_default(registry().with(eventpipe_tracing::layer()), || {
+                        work();
+                        start.wait();
+                        start.wait();
+                        work();
+                        start.wait();
+                    });
+                })
+            });
+            start.wait();
+            let listener = listen("t_others", 0, Level::Verbose);
+            start.wait();
+            start.wait();
+            assert_eq!(end(&listener).len(), 2 * 5);
+            work();
+            assert_eq!(paper.take(), UP_TO_INFO);
+            for thread in threads {
+                thread.join().expect("no panic");
+            }
+        });
     });
 }
 

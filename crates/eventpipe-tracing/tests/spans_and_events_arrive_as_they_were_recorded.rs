@@ -286,6 +286,20 @@ fn what_formatting_does_hurts_nobody() {
     );
 }
 
+#[test]
+fn a_session_may_be_started_while_a_value_is_formatted() {
+    struct Listens;
+    impl fmt::Debug for Listens {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            let heard = hear("t_within", || info!(target: "t_within", "heard"));
+            f.write_str(fields(&heard[0]))
+        }
+    }
+    subscribe();
+    let heard = hear("t_around", || info!(target: "t_around", a = ?Listens));
+    assert_eq!(fields(&heard[0]), r#"a="message=\"heard\"""#);
+}
+
 /// Events without those of entering and leaving.
 fn without_switches(provider: &str, work: impl FnOnce()) -> Vec<Heard> {
     let listener = listen(provider, eventpipe_tracing::TRACE, Level::Verbose);
@@ -363,6 +377,38 @@ fn spans_are_activities_and_what_happens_inside_carries_them() {
             ("after", outside, none),
         ]
     );
+}
+
+#[test]
+fn spans_may_be_left_in_any_order() {
+    subscribe();
+    let outside = activity::create();
+    activity::set_current(outside);
+    let heard = hear("t_order", || {
+        let [a, b, c] = ["a", "b", "c"].map(|name| info_span!(target: "t_order", "span", name));
+        let id = |span: &tracing::Span| span.in_scope(activity::current);
+        let ids = [&a, &b, &c].map(id);
+        let first = a.enter();
+        let second = b.enter();
+        let third = c.enter();
+        let again = a.enter();
+        drop(second);
+        assert_eq!(activity::current(), ids[0]);
+        drop(first);
+        assert_eq!(activity::current(), ids[2], "the last entry is left first");
+        drop(again);
+        assert_eq!(activity::current(), ids[2]);
+        drop(third);
+        assert_eq!(activity::current(), Some(outside));
+    });
+    activity::set_current(Guid::ZERO);
+    let count = |opcode| {
+        lines(&heard)
+            .iter()
+            .filter(|line| line.contains(opcode))
+            .count()
+    };
+    assert_eq!((count("/Resume"), count("/Suspend")), (7, 7));
 }
 
 #[test]

@@ -28,7 +28,8 @@
 //! Start with [`start`], [`provider!`] and, for sessions without a tool, [`SessionRequest`]. The environment variables that
 //! start a session with the process are listed at [`start`].
 //!
-//! What this crate is not: it has no symbol names, reads no traces (the crate `nettrace` does), and is no logging facade.
+//! What this crate is not: it has no symbol names, reads no traces (the crate `nettrace` does), and is no logging facade. Programs that have
+//! one already, `tracing` or `log`, are traced through the layer in the crate `eventpipe-tracing`; counters are the crate `eventpipe-metrics`.
 //!
 //! The way of an event: [`Event::is_enabled`] (one load) → ring (copied once, tagged with the set of sessions) → drain thread
 //! → encoder of each session → bounded queue → socket, file or function. The way of a command: socket → codec → registry
@@ -53,11 +54,6 @@
 extern crate alloc;
 #[cfg(feature = "std")]
 extern crate std;
-
-/// The example of the README compiles.
-#[cfg(all(doctest, feature = "std"))]
-#[doc = include_str!("../../../README.md")]
-struct Readme;
 
 // The API.
 mod argument;
