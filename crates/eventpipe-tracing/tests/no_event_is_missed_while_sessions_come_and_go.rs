@@ -43,12 +43,16 @@ fn subscribe() {
 }
 
 fn session(provider: &str) -> Listener {
+    session_with_buffer(provider, 64)
+}
+
+fn session_with_buffer(provider: &str, megabytes: u32) -> Listener {
     let request = ProviderRequest::new(provider)
         .keywords(0)
         .level(Level::Verbose);
     SessionRequest::new()
         .provider(request)
-        .buffer_mb(64)
+        .buffer_mb(megabytes)
         .listen()
         .expect("the session starts")
 }
@@ -123,12 +127,23 @@ fn a_session_gets_all_from_its_start_to_its_end() {
 
 #[test]
 fn a_long_session_is_not_disturbed_by_short_ones() {
+    // There is room for all.
+    assert_eq!(lost_in_a_long_session(64), 0);
+}
+
+#[test]
+fn what_a_session_has_no_room_for_is_counted() {
+    assert!(lost_in_a_long_session(1) > 0);
+}
+
+/// How many events are lost in a session of that size that is not read before its end, while eight threads write and other sessions come and go.
+fn lost_in_a_long_session(megabytes: u32) -> u64 {
     const PIECES: u64 = 1_000;
     const EVENTS: u64 = 4;
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     subscribe();
     let ended = AtomicBool::new(false);
-    let long = session("t_long");
+    let long = session_with_buffer("t_long", megabytes);
     thread::scope(|scope| {
         for provider in ["t_long", "t_others", "*"] {
             let ended = &ended;
@@ -162,4 +177,5 @@ fn a_long_session_is_not_disturbed_by_short_ones() {
     let (delivered, lost) = count(&long);
     let attempted = THREADS as u64 * PIECES * EVENTS;
     assert_eq!(delivered + lost, attempted, "{lost} were lost");
+    lost
 }
