@@ -26,12 +26,13 @@ pub fn folded(samples: &Samples, names: &CodeNames, out: &mut impl Write) -> io:
                 line.push(';');
                 line.push_str(leaf);
             }
-            *lines.entry(line).or_default() += weight;
+            let sum: &mut u64 = lines.entry(line).or_default();
+            *sum = weight.saturating_add(*sum);
         }
     }
     for (line, weight) in lines {
         let weight = match samples.measure() {
-            super::Measure::ThreadTime => (weight + 500) / 1000,
+            super::Measure::ThreadTime => weight.saturating_add(500) / 1000,
             super::Measure::Events => weight,
         };
         writeln!(out, "{line} {weight}")?;

@@ -38,33 +38,33 @@ pub struct Function {
 pub fn functions(samples: &Samples, names: &CodeNames) -> Functions {
     let mut by_node: HashMap<Node, u64> = HashMap::new();
     for ((node, _), weight) in samples.threads().flat_map(|thread| &thread.sums) {
-        *by_node.entry(*node).or_default() += weight;
+        add(by_node.entry(*node).or_default(), *weight);
     }
     let mut table = Table::new(names);
     let tree = samples.tree();
     let (mut total, mut unnamed) = (0_u64, 0_u64);
     let mut on_stack = Vec::new();
     for (node, weight) in by_node {
-        total += weight;
+        add(&mut total, weight);
         on_stack.clear();
         on_stack.extend(tree.frames(node).map(|frame| table.function(frame)));
         match on_stack.first() {
             Some(&(function, is_named)) => {
-                table.rows[function].exclusive += weight;
+                add(&mut table.rows[function].exclusive, weight);
                 if !is_named {
-                    unnamed += weight;
+                    add(&mut unnamed, weight);
                 }
             }
             None => {
                 let function = table.by_name(NO_STACK.to_owned());
-                table.rows[function].exclusive += weight;
+                add(&mut table.rows[function].exclusive, weight);
                 on_stack.push((function, true));
             }
         }
         on_stack.sort_unstable();
         on_stack.dedup();
         for (function, _) in &on_stack {
-            table.rows[*function].inclusive += weight;
+            add(&mut table.rows[*function].inclusive, weight);
         }
     }
     let mut rows = table.rows;
@@ -83,6 +83,11 @@ pub fn functions(samples: &Samples, names: &CodeNames) -> Functions {
         unnamed,
         rows,
     }
+}
+
+/// Times of a trace may be anything.
+fn add(sum: &mut u64, weight: u64) {
+    *sum = sum.saturating_add(weight);
 }
 
 /// Functions by name.

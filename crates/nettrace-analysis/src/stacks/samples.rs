@@ -125,17 +125,20 @@ impl Samples {
     }
 
     fn put(&mut self, thread: usize, node: Node, kind: Kind, weight: u64) {
-        self.total += weight;
+        self.total = self.total.saturating_add(weight);
         if kind == Kind::External {
-            self.external += weight;
+            self.external = self.external.saturating_add(weight);
         }
         let thread = &mut self.threads[thread];
-        *thread.sums.entry((node, kind)).or_default() += weight;
+        let sum = thread.sums.entry((node, kind)).or_default();
+        *sum = sum.saturating_add(weight);
         if !self.keeps_order {
             return;
         }
         match thread.spans.last_mut() {
-            Some(last) if (last.0, last.1) == (node, kind) => last.2 += weight,
+            Some(last) if (last.0, last.1) == (node, kind) => {
+                last.2 = last.2.saturating_add(weight);
+            }
             _ => thread.spans.push((node, kind, weight)),
         }
     }
@@ -146,7 +149,7 @@ impl Samples {
             thread.sums.retain(|(_, kind), _| *kind != Kind::External);
             thread.spans.retain(|(_, kind, _)| *kind != Kind::External);
         }
-        self.total -= self.external;
+        self.total = self.total.saturating_sub(self.external);
         self.left_out = core::mem::take(&mut self.external);
     }
 
