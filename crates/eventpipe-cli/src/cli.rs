@@ -579,9 +579,11 @@ pub(crate) enum Report {
     Exceptions(OfRuntime),
     /// Waits for locks of .NET by thread (`--clrevents contention`).
     Contention(OfRuntime),
+    /// Counters and metrics over the recording (`--providers System.Runtime:0:4:EventCounterIntervalSec=1`).
+    Counters(OfRuntime),
 }
 
-/// `eventpipe report gc`, `alloc`, `exceptions`, `contention`
+/// `eventpipe report gc`, `alloc`, `exceptions`, `contention`, `counters`
 #[derive(Debug, Args)]
 pub(crate) struct OfRuntime {
     /// The trace; '-' for standard input.

@@ -174,6 +174,25 @@ fn three_digits(value: f64) -> String {
     }
 }
 
+/// A measured number, as short as three digits allow and in full where it is whole.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if value == value.trunc() && size < 1e15 {
+        let sign = if value < 0.0 { "-" } else { "" };
+        return format!("{sign}{}", count(size as u64));
+    }
+    match size {
+        size if !(1e-3..1e15).contains(&size) => format!("{value:.2e}"),
+        size if size < 1.0 => format!("{value:.4}"),
+        size if size < 100.0 => format!("{value:.2}"),
+        size if size < 1000.0 => format!("{value:.1}"),
+        _ => {
+            let sign = if value < 0.0 { "-" } else { "" };
+            format!("{sign}{}", count(size.round() as u64))
+        }
+    }
+}
+
 /// A count with thousands separated by commas.
 pub(crate) fn count(value: u64) -> String {
     let digits = value.to_string();
@@ -201,6 +220,25 @@ pub(crate) fn file_time() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, text) in [
+            (0.0, "0"),
+            (-3.0, "-3"),
+            (1_234_567.0, "1,234,567"),
+            (1234.56, "1,235"),
+            (-1234.56, "-1,235"),
+            (123.456, "123.5"),
+            (36.958208, "36.96"),
+            (0.00548, "0.0055"),
+            (0.000012, "1.20e-5"),
+            (f64::INFINITY, "inf"),
+            (f64::NAN, "NaN"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
 
     #[test]
     fn durations_are_read_in_both_forms() {

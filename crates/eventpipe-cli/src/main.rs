@@ -80,6 +80,9 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Report(cli::Report::Contention(arguments)) => {
             return commands::runtime::contention(arguments);
         }
+        Command::Report(cli::Report::Counters(arguments)) => {
+            return commands::runtime::counters(arguments);
+        }
         Command::Convert(arguments) => return commands::convert::convert(arguments),
         Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),
         Command::Repair(arguments) => return commands::rewrite::repair(arguments),

@@ -137,6 +137,7 @@ fn for_each_command() {
             "ps",
             "report alloc",
             "report contention",
+            "report counters",
             "report exceptions",
             "report gc",
             "report stat",
@@ -155,6 +156,7 @@ fn for_each_command() {
     let of_runtime = [
         ("report alloc", sample("gc-verbose")),
         ("report contention", sample("contention")),
+        ("report counters", sample("metrics")),
         ("report exceptions", sample("exceptions")),
         ("report gc", sample("gc-verbose")),
     ];

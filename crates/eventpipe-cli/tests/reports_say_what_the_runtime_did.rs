@@ -1,4 +1,4 @@
-//! `report gc`, `alloc`, `exceptions`, `contention` as a person reads them. (Their figures are compared with TraceEvent's in nettrace-analysis.)
+//! `report gc`, `alloc`, `exceptions`, `contention`, `counters` as a person reads them. (Their figures are compared with TraceEvent's in nettrace-analysis.)
 
 mod support;
 
@@ -27,6 +27,16 @@ fn in_a_line_and_a_table() {
             "exceptions",
             "9 exceptions thrown",
             &["2", "EventPipeWorkload.WorkloadException", "outer"],
+        ),
+        (
+            "counters",
+            "metrics",
+            " counters",
+            &[
+                "8",
+                "requests ({request} in an interval) [method=GET,status=200]",
+                "EventPipe.Workload.Metrics",
+            ],
         ),
         (
             "contention",

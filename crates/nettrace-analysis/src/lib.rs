@@ -2,7 +2,7 @@
 //!
 //! * [`events`]: every event as a line of JSON or CSV, with the names and values that TraceEvent shows. The keys, their types and units are
 //!   listed in docs/json.md of the project.
-//! * [`runtime`]: what the .NET runtime did: collections, allocations, exceptions, waits for locks.
+//! * [`runtime`]: what the .NET runtime did: collections, allocations, exceptions, waits for locks, counters.
 //! * [`statistics`]: counts, bytes, times and losses by event and by thread.
 //! * [`stacks`]: stacks with names, and where a program's time goes: a table of functions, lines for flame graphs, a file for speedscope.app.
 //!

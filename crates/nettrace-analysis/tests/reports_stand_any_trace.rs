@@ -5,7 +5,7 @@ mod samples;
 use std::path::Path;
 
 use nettrace::{Reader, ReaderOptions};
-use nettrace_analysis::runtime::{Allocations, Collections, Contention, Exceptions};
+use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
 use nettrace_analysis::stacks::{CodeNames, Measure, Samples, folded, functions, speedscope};
 
 /// Everything is made of what can be read; how many events that was.
@@ -23,6 +23,7 @@ fn report(trace: &[u8]) -> u64 {
         [Measure::ThreadTime, Measure::Events].map(|measure| Samples::new(measure).in_order());
     let (mut collections, mut allocations) = (Collections::new(), Allocations::new());
     let (mut contention, mut exceptions) = (Contention::new(), Exceptions::new());
+    let mut counters = Counters::new();
     let mut events = reader.dispatch_order();
     let mut count = 0;
     while let Ok(Some(event)) = events.next_event() {
@@ -34,6 +35,7 @@ fn report(trace: &[u8]) -> u64 {
         allocations.add(&event);
         contention.add(&info, &event);
         exceptions.add(&info, &event);
+        counters.add(&info, &event);
         count += 1;
     }
     for mut samples in all {
@@ -49,6 +51,7 @@ fn report(trace: &[u8]) -> u64 {
     allocations.finish();
     contention.finish();
     exceptions.finish();
+    counters.finish();
     count
 }
 

@@ -5,7 +5,7 @@ mod samples;
 use std::path::{Path, PathBuf};
 
 use nettrace::{Event, Reader, TraceInfo};
-use nettrace_analysis::runtime::{Allocations, Collections, Contention, Exceptions};
+use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
 use serde_json::{Value, json};
 
 /// The samples with this kind of analysis: trace and analysis. Empty: there are no samples here.
@@ -169,5 +169,87 @@ fn waits_for_locks() {
         );
         let starts: u64 = report.threads.iter().map(|row| row.starts).sum();
         assert_eq!(starts, report.starts);
+    }
+}
+
+/// Values by provider, name and tags as they stand in TraceEvent's reading: how many, sum, last.
+type Values = std::collections::BTreeMap<(String, String, String), (u64, f64, f64)>;
+
+#[test]
+fn counters_and_metrics() {
+    let Some(shared) = peers::shared_for_test("counters_and_metrics") else {
+        return;
+    };
+    for name in ["net10.0/counters", "net10.0/metrics", "net11.0/metrics"] {
+        let stem = shared.join("samples").join(name);
+        let mut expected = Values::new();
+        let events = stem.with_extension("events.jsonl.xz");
+        for line in samples::text(&events).lines() {
+            let event: Value = serde_json::from_str(line).unwrap();
+            let payload = &event["payload"];
+            let mut put = |provider: &Value, name: &str, tags: &Value, value: Option<f64>| {
+                let text = |value: &Value| value.as_str().unwrap().to_owned();
+                let Some(value) = value else { return };
+                let key = (text(provider), name.to_owned(), text(tags));
+                let row = expected.entry(key).or_insert((0, 0.0, 0.0));
+                *row = (row.0 + 1, row.1 + value, value);
+            };
+            let number = |value: &Value| value.as_str()?.parse().ok();
+            let counter = &payload[""]["Payload"];
+            let (meter, tags) = (&payload["meterName"], &payload["tags"]);
+            let instrument = payload["instrumentName"].as_str().unwrap_or_default();
+            match event["event"].as_str().unwrap() {
+                "EventCounters" => {
+                    let value = counter["Mean"].as_f64().or(counter["Increment"].as_f64());
+                    let name = counter["Name"].as_str().unwrap();
+                    put(&event["provider"], name, &counter["Metadata"], value);
+                }
+                "CounterRateValuePublished" => {
+                    put(meter, instrument, tags, number(&payload["rate"]))
+                }
+                "UpDownCounterRateValuePublished" => {
+                    put(meter, instrument, tags, number(&payload["value"]));
+                }
+                "GaugeValuePublished" => {
+                    put(meter, instrument, tags, number(&payload["lastValue"]));
+                }
+                "HistogramValuePublished" => {
+                    for pair in payload["quantiles"].as_str().unwrap().split(';') {
+                        let Some((quantile, value)) = pair.split_once('=') else {
+                            continue;
+                        };
+                        let percent = quantile.parse::<f64>().unwrap() * 100.0;
+                        let name = format!("{instrument} p{percent:.0}");
+                        put(meter, &name, tags, value.parse().ok());
+                    }
+                }
+                _ => {}
+            }
+        }
+        let mut counters = Counters::new();
+        let trace = samples::trace(&stem).unwrap();
+        read(&trace, |info, event| counters.add(info, event));
+        let report = counters.finish();
+        assert!(expected.len() > 5, "{name}: {}", expected.len());
+        let found = report.counters.iter().map(|row| {
+            let key = (row.provider.clone(), row.name.clone(), row.tags.clone());
+            assert!(row.min <= row.mean && row.mean <= row.max, "{row:?}");
+            (key, (row.count, row.mean * row.count as f64, row.last))
+        });
+        let found: Values = found.collect();
+        assert_eq!(found.len(), report.counters.len(), "{name}");
+        for (key, (count, sum, last)) in &expected {
+            let row = found
+                .get(key)
+                .unwrap_or_else(|| panic!("{name}: no {key:?}"));
+            // Their decimal digits, read again, may be one bit off.
+            let is_same = |a: f64, b: f64| (a - b).abs() <= b.abs() * 1e-9;
+            assert_eq!(row.0, *count, "{name}: {key:?}");
+            assert!(
+                is_same(row.1, *sum) && is_same(row.2, *last),
+                "{name}: {key:?}: {row:?}"
+            );
+        }
+        assert_eq!(found.len(), expected.len(), "{name}");
     }
 }

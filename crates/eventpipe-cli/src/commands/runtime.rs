@@ -1,4 +1,4 @@
-//! `eventpipe report gc`, `alloc`, `exceptions`, `contention`: what the .NET runtime did.
+//! `eventpipe report gc`, `alloc`, `exceptions`, `contention`, `counters`: what the .NET runtime did.
 
 use crate::cli::OfRuntime;
 use crate::human;
@@ -7,7 +7,7 @@ use crate::meanwhile::Meanwhile;
 use crate::table::{self, Align, Table};
 use crate::terminal;
 use nettrace::{Error, Event, ReaderOptions, TraceInfo};
-use nettrace_analysis::runtime::{Allocations, Collections, Contention, Exceptions};
+use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
 use serde::Serialize;
 use std::io::Write;
 
@@ -167,6 +167,60 @@ pub(crate) fn contention(arguments: &OfRuntime) -> anyhow::Result<u8> {
     answer(arguments, &report, &head, &rows, left_out, damage)
 }
 
+/// Prints counters and gives the exit code.
+pub(crate) fn counters(arguments: &OfRuntime) -> anyhow::Result<u8> {
+    let mut counters = Counters::new();
+    let damage = read(arguments, |info, event| counters.add(info, event))?;
+    let mut report = counters.finish();
+    // There are not many, and none is more worth than the others.
+    let left_out = cut_to(arguments.number.unwrap_or(usize::MAX), &mut report.counters);
+    let head = match report.values {
+        0 => "no counter (`--providers System.Runtime:0:4:EventCounterIntervalSec=1` records them)"
+            .to_owned(),
+        values => format!(
+            "{} of {}",
+            human::number_of(values, "value"),
+            human::number_of((report.counters.len() + left_out) as u64, "counter")
+        ),
+    };
+    let mut rows = Table::new(&[
+        ("LAST", Align::Right),
+        ("MIN", Align::Right),
+        ("MEAN", Align::Right),
+        ("MAX", Align::Right),
+        ("VALUES", Align::Right),
+        ("COUNTER", Align::Left),
+        ("PROVIDER", Align::Left),
+    ])
+    .may_cut_end(5)
+    .may_cut_start(6)
+    .may_leave_out(&[4, 6, 2]);
+    for one in &report.counters {
+        let mut name = one.display_name.clone();
+        let unit = match (one.unit.as_str(), one.kind) {
+            ("", "increment") => "in an interval".to_owned(),
+            (unit, "increment") => format!("{unit} in an interval"),
+            (unit, _) => unit.to_owned(),
+        };
+        if !unit.is_empty() {
+            name.push_str(&format!(" ({unit})"));
+        }
+        if !one.tags.is_empty() {
+            name.push_str(&format!(" [{}]", one.tags));
+        }
+        rows.row([
+            human::number(one.last),
+            human::number(one.min),
+            human::number(one.mean),
+            human::number(one.max),
+            human::count(one.count),
+            name,
+            one.provider.clone(),
+        ]);
+    }
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
 /// Gives every event, by time; what ended the reading too early.
 fn read(
     arguments: &OfRuntime,
@@ -188,8 +242,12 @@ fn read(
 /// Leaves as many rows as are to be shown; how many are not.
 fn cut<T>(arguments: &OfRuntime, rows: &mut Vec<T>) -> usize {
     let usual = if arguments.json { usize::MAX } else { USUAL };
+    cut_to(arguments.number.unwrap_or(usual), rows)
+}
+
+fn cut_to<T>(number: usize, rows: &mut Vec<T>) -> usize {
     let all = rows.len();
-    rows.truncate(arguments.number.unwrap_or(usual));
+    rows.truncate(number);
     all - rows.len()
 }
 

@@ -1,4 +1,5 @@
-//! What the .NET runtime did, by its own events: collections, allocations, exceptions, waits for locks.
+//! What the .NET runtime did, by its own events: collections, allocations, exceptions, waits for locks; and counters of the
+//! runtime and of programs.
 //!
 //! Each is a collector that takes every event of a trace once, by time, and then makes a report:
 //!
@@ -19,16 +20,18 @@
 //! ```
 //!
 //! A report is as good as the session that was recorded: which keywords and levels each needs stands with it. Times are milliseconds since the
-//! start of the trace, sizes bytes. Memory grows with what is listed: collections, types, different exceptions.
+//! start of the trace, sizes bytes. Memory grows with what is listed: collections, types, different exceptions, counters.
 
 mod allocations;
 mod collections;
 mod contention;
+mod counters;
 mod exceptions;
 
 pub use allocations::{AllocatedType, AllocationReport, Allocations};
 pub use collections::{Collection, CollectionReport, Collections};
 pub use contention::{Contention, ContentionReport, Waits};
+pub use counters::{CounterReport, CounterSeries, Counters};
 pub use exceptions::{ExceptionReport, Exceptions, Thrown};
 
 use nettrace::{Event, TraceInfo};
