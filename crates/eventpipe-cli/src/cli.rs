@@ -571,21 +571,23 @@ pub(crate) enum Report {
     /// The functions with the most thread time or events on their stacks [alias: topN].
     #[command(alias = "topN", alias = "top")]
     Topn(Topn),
+    /// How long activities took, which begin with a start and end with a stop event: requests, spans.
+    Activities(Rows),
     /// Garbage collections of .NET with their pauses (recorded with `--profile gc-collect` or `gc-verbose`).
-    Gc(OfRuntime),
+    Gc(Rows),
     /// Allocations of .NET by type (`--profile gc-verbose`).
-    Alloc(OfRuntime),
+    Alloc(Rows),
     /// Exceptions of .NET by type and message (`--clrevents exception`).
-    Exceptions(OfRuntime),
+    Exceptions(Rows),
     /// Waits for locks of .NET by thread (`--clrevents contention`).
-    Contention(OfRuntime),
+    Contention(Rows),
     /// Counters and metrics over the recording (`--providers System.Runtime:0:4:EventCounterIntervalSec=1`).
-    Counters(OfRuntime),
+    Counters(Rows),
 }
 
-/// `eventpipe report gc`, `alloc`, `exceptions`, `contention`, `counters`
+/// `eventpipe report activities`, `gc`, `alloc`, `exceptions`, `contention`, `counters`
 #[derive(Debug, Args)]
-pub(crate) struct OfRuntime {
+pub(crate) struct Rows {
     /// The trace; '-' for standard input.
     pub(crate) file: PathBuf,
 

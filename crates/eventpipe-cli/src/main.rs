@@ -70,18 +70,21 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Info(arguments) => return commands::info::info(arguments),
         Command::Report(cli::Report::Stat(arguments)) => return commands::report::stat(arguments),
         Command::Report(cli::Report::Topn(arguments)) => return commands::topn::topn(arguments),
-        Command::Report(cli::Report::Gc(arguments)) => return commands::runtime::gc(arguments),
+        Command::Report(cli::Report::Activities(arguments)) => {
+            return commands::rows::activities(arguments);
+        }
+        Command::Report(cli::Report::Gc(arguments)) => return commands::rows::gc(arguments),
         Command::Report(cli::Report::Alloc(arguments)) => {
-            return commands::runtime::allocations(arguments);
+            return commands::rows::allocations(arguments);
         }
         Command::Report(cli::Report::Exceptions(arguments)) => {
-            return commands::runtime::exceptions(arguments);
+            return commands::rows::exceptions(arguments);
         }
         Command::Report(cli::Report::Contention(arguments)) => {
-            return commands::runtime::contention(arguments);
+            return commands::rows::contention(arguments);
         }
         Command::Report(cli::Report::Counters(arguments)) => {
-            return commands::runtime::counters(arguments);
+            return commands::rows::counters(arguments);
         }
         Command::Convert(arguments) => return commands::convert::convert(arguments),
         Command::Rewrite(arguments) => return commands::rewrite::rewrite_to(arguments),

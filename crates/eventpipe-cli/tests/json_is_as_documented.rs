@@ -135,6 +135,7 @@ fn for_each_command() {
             "info",
             "join",
             "ps",
+            "report activities",
             "report alloc",
             "report contention",
             "report counters",
@@ -176,6 +177,7 @@ fn for_each_command() {
         ("info", vec![in_v6], false),
         ("report stat", vec![trace], false),
         ("report topn", vec![trace], false),
+        ("report activities", vec![trace], false),
         ("join", vec![trace, in_v6, "-o", joined], false),
     ]
     .into_iter()

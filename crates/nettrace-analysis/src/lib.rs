@@ -1,5 +1,6 @@
 //! A trace made into answers: what the tool `eventpipe` prints about one, for programs.
 //!
+//! * [`activities`]: what begins with a start and ends with a stop event, and how long it took.
 //! * [`events`]: every event as a line of JSON or CSV, with the names and values that TraceEvent shows. The keys, their types and units are
 //!   listed in docs/json.md of the project.
 //! * [`runtime`]: what the .NET runtime did: collections, allocations, exceptions, waits for locks, counters.
@@ -26,9 +27,10 @@
 //! # Ok(()) }
 //! ```
 //!
-//! Nothing here opens a file or prints. But for [`stacks`] and what [`runtime`] lists, memory does not grow with the number of events.
+//! Nothing here opens a file or prints. But for [`activities`], [`stacks`] and what [`runtime`] lists, memory does not grow with the number of events.
 #![forbid(unsafe_code)]
 
+pub mod activities;
 pub mod events;
 pub mod runtime;
 pub mod stacks;

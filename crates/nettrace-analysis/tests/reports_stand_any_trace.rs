@@ -5,6 +5,7 @@ mod samples;
 use std::path::Path;
 
 use nettrace::{Reader, ReaderOptions};
+use nettrace_analysis::activities::Activities;
 use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
 use nettrace_analysis::stacks::{CodeNames, Measure, Samples, folded, functions, speedscope};
 
@@ -23,7 +24,7 @@ fn report(trace: &[u8]) -> u64 {
         [Measure::ThreadTime, Measure::Events].map(|measure| Samples::new(measure).in_order());
     let (mut collections, mut allocations) = (Collections::new(), Allocations::new());
     let (mut contention, mut exceptions) = (Contention::new(), Exceptions::new());
-    let mut counters = Counters::new();
+    let (mut counters, mut activities) = (Counters::new(), Activities::new());
     let mut events = reader.dispatch_order();
     let mut count = 0;
     while let Ok(Some(event)) = events.next_event() {
@@ -36,6 +37,7 @@ fn report(trace: &[u8]) -> u64 {
         contention.add(&info, &event);
         exceptions.add(&info, &event);
         counters.add(&info, &event);
+        activities.add(&info, &event);
         count += 1;
     }
     for mut samples in all {
@@ -52,6 +54,7 @@ fn report(trace: &[u8]) -> u64 {
     contention.finish();
     exceptions.finish();
     counters.finish();
+    activities.finish();
     count
 }
 

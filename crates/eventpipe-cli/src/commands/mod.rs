@@ -14,6 +14,6 @@ pub(crate) mod process;
 pub(crate) mod ps;
 pub(crate) mod report;
 pub(crate) mod rewrite;
-pub(crate) mod runtime;
+pub(crate) mod rows;
 pub(crate) mod several;
 pub(crate) mod topn;

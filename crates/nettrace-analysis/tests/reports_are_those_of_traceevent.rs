@@ -5,6 +5,7 @@ mod samples;
 use std::path::{Path, PathBuf};
 
 use nettrace::{Event, Reader, TraceInfo};
+use nettrace_analysis::activities::Activities;
 use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
 use serde_json::{Value, json};
 
@@ -252,4 +253,66 @@ fn counters_and_metrics() {
         }
         assert_eq!(found.len(), expected.len(), "{name}");
     }
+}
+
+#[test]
+fn activities_with_ids() {
+    let Some(shared) = peers::shared_for_test("activities_with_ids") else {
+        return;
+    };
+    let mut compared = 0;
+    for name in [
+        "net8.0.34/activity",
+        "net10.0/activity",
+        "net11.0/activity",
+        "aspnet10/http-activities",
+    ] {
+        let stem = shared.join("samples").join(name);
+        let plain = stem.with_extension("activities.jsonl");
+        let golden = match plain.exists() {
+            true => plain,
+            false => stem.with_extension("activities.jsonl.xz"),
+        };
+        let mut expected: std::collections::BTreeMap<(String, String), Vec<f64>> =
+            std::collections::BTreeMap::new();
+        for line in samples::text(&golden).lines() {
+            let one: Value = serde_json::from_str(line).unwrap();
+            let text = |key: &str| one[key].as_str().unwrap().to_owned();
+            // It makes an activity of each exception, too.
+            if text("event_activity").starts_with("00000000-0000")
+                || text("task") == "ExceptionHandling"
+            {
+                continue;
+            }
+            assert_eq!(one["stopped"], true, "{line}");
+            let named = one["fields"]["ActivityName"].as_str();
+            let key = (
+                text("provider"),
+                named.map_or_else(|| text("task"), str::to_owned),
+            );
+            let took = one["duration_ms"].as_f64().unwrap();
+            expected.entry(key).or_default().push(took);
+        }
+        let mut activities = Activities::new();
+        let trace = samples::trace(&stem).unwrap();
+        read(&trace, |info, event| activities.add(info, event));
+        let report = activities.finish();
+        for ((provider, activity), mut took) in expected {
+            took.sort_by(f64::total_cmp);
+            let place = format!("{name}: {provider} {activity} {took:?}");
+            let mut rows = report.activities.iter();
+            let row = rows.find(|row| (&row.provider, &row.activity) == (&provider, &activity));
+            let row = row.unwrap_or_else(|| panic!("{place}\n{:#?}", report.activities));
+            let near = |a: f64, b: f64| (a - b).abs() < 1e-5 * took.len() as f64;
+            assert_eq!((row.count, row.open), (took.len() as u64, 0), "{place}");
+            assert!(near(row.total_ms, took.iter().sum()), "{place} {row:?}");
+            assert!(near(row.max_ms, took[took.len() - 1]), "{place} {row:?}");
+            assert!(
+                near(row.median_ms, took[(took.len() - 1) / 2]),
+                "{place} {row:?}"
+            );
+            compared += took.len();
+        }
+    }
+    assert!(compared > 90, "{compared}");
 }

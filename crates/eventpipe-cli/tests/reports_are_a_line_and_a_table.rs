@@ -1,4 +1,4 @@
-//! `report gc`, `alloc`, `exceptions`, `contention`, `counters` as a person reads them. (Their figures are compared with TraceEvent's in nettrace-analysis.)
+//! `report activities`, `gc`, `alloc`, `exceptions`, `contention`, `counters` as a person reads them. (Their figures are compared with TraceEvent's in nettrace-analysis.)
 
 mod support;
 
@@ -96,4 +96,40 @@ fn a_damaged_trace_is_reported_up_to_the_damage() {
     assert_eq!(code, 7, "{error}");
     let report: serde_json::Value = serde_json::from_str(&out).unwrap();
     assert_eq!(report["thrown"], 9, "{error}");
+}
+
+#[test]
+fn activities_of_a_native_program_have_their_times() {
+    let scratch = Scratch::new("activities");
+    let output = support::tool()
+        .current_dir(scratch.path())
+        .args(["demo", "--duration", "500ms"])
+        .output()
+        .unwrap();
+    let (code, _, error) = support::answer(&output);
+    assert_eq!(code, 0, "{error}");
+    let trace = scratch.file("demo.nettrace");
+    let (_, report) = support::report(&trace);
+    let stops = report["events"].as_array().unwrap().iter();
+    let mut stops = stops.filter(|row| row["event"] == "Request/Stop");
+    let stopped = stops.next().unwrap()["count"].as_u64().unwrap();
+    let (code, out, _) = run(&["report", "activities", trace.to_str().unwrap(), "--json"]);
+    assert_eq!(code, 0);
+    let report: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let mut rows = report["activities"].as_array().unwrap().iter();
+    let row = rows.find(|row| row["activity"] == "Request").unwrap();
+    assert_eq!(
+        (&row["provider"], &row["count"]),
+        (&"Demo-Requests".into(), &stopped.into())
+    );
+    let ms = |key: &str| row[key].as_f64().unwrap();
+    assert!(
+        0.0 < ms("median_ms") && ms("median_ms") <= ms("p95_ms") && ms("p95_ms") <= ms("max_ms")
+    );
+    let (code, out, _) = run(&["report", "activities", trace.to_str().unwrap()]);
+    assert_eq!(code, 0);
+    assert!(
+        out.contains("Request") && out.contains("with a start and a stop"),
+        "{out}"
+    );
 }

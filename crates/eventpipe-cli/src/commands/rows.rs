@@ -1,12 +1,13 @@
-//! `eventpipe report gc`, `alloc`, `exceptions`, `contention`, `counters`: what the .NET runtime did.
+//! The reports that are one table: `eventpipe report activities`, `gc`, `alloc`, `exceptions`, `contention`, `counters`.
 
-use crate::cli::OfRuntime;
+use crate::cli::Rows;
 use crate::human;
 use crate::input;
 use crate::meanwhile::Meanwhile;
 use crate::table::{self, Align, Table};
 use crate::terminal;
 use nettrace::{Error, Event, ReaderOptions, TraceInfo};
+use nettrace_analysis::activities::Activities;
 use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
 use serde::Serialize;
 use std::io::Write;
@@ -15,7 +16,7 @@ use std::io::Write;
 const USUAL: usize = 20;
 
 /// Prints the collections and gives the exit code.
-pub(crate) fn gc(arguments: &OfRuntime) -> anyhow::Result<u8> {
+pub(crate) fn gc(arguments: &Rows) -> anyhow::Result<u8> {
     let mut collections = Collections::new();
     let damage = read(arguments, |info, event| collections.add(info, event))?;
     let mut report = collections.finish();
@@ -64,7 +65,7 @@ pub(crate) fn gc(arguments: &OfRuntime) -> anyhow::Result<u8> {
 }
 
 /// Prints what was allocated and gives the exit code.
-pub(crate) fn allocations(arguments: &OfRuntime) -> anyhow::Result<u8> {
+pub(crate) fn allocations(arguments: &Rows) -> anyhow::Result<u8> {
     let mut allocations = Allocations::new();
     let damage = read(arguments, |_, event| allocations.add(event))?;
     let mut report = allocations.finish();
@@ -102,7 +103,7 @@ pub(crate) fn allocations(arguments: &OfRuntime) -> anyhow::Result<u8> {
 }
 
 /// Prints what was thrown and gives the exit code.
-pub(crate) fn exceptions(arguments: &OfRuntime) -> anyhow::Result<u8> {
+pub(crate) fn exceptions(arguments: &Rows) -> anyhow::Result<u8> {
     let mut exceptions = Exceptions::new();
     let damage = read(arguments, |info, event| exceptions.add(info, event))?;
     let mut report = exceptions.finish();
@@ -134,7 +135,7 @@ pub(crate) fn exceptions(arguments: &OfRuntime) -> anyhow::Result<u8> {
 }
 
 /// Prints who waited for locks and gives the exit code.
-pub(crate) fn contention(arguments: &OfRuntime) -> anyhow::Result<u8> {
+pub(crate) fn contention(arguments: &Rows) -> anyhow::Result<u8> {
     let mut contention = Contention::new();
     let damage = read(arguments, |info, event| contention.add(info, event))?;
     let mut report = contention.finish();
@@ -167,8 +168,50 @@ pub(crate) fn contention(arguments: &OfRuntime) -> anyhow::Result<u8> {
     answer(arguments, &report, &head, &rows, left_out, damage)
 }
 
+/// Prints activities and gives the exit code.
+pub(crate) fn activities(arguments: &Rows) -> anyhow::Result<u8> {
+    let mut activities = Activities::new();
+    let damage = read(arguments, |info, event| activities.add(info, event))?;
+    let mut report = activities.finish();
+    let left_out = cut(arguments, &mut report.activities);
+    let head = match (report.count, report.open) {
+        (0, 0) => "no activity: no start and stop events".to_owned(),
+        (count, open) => format!(
+            "{} with a start and a stop, {} without a stop",
+            human::count(count),
+            human::count(open)
+        ),
+    };
+    let mut rows = Table::new(&[
+        ("COUNT", Align::Right),
+        ("OPEN", Align::Right),
+        ("TOTAL", Align::Right),
+        ("MEDIAN", Align::Right),
+        ("95 %", Align::Right),
+        ("LONGEST", Align::Right),
+        ("ACTIVITY", Align::Left),
+        ("PROVIDER", Align::Left),
+    ])
+    .may_cut_start(7)
+    .may_cut_start(6)
+    .may_leave_out(&[1, 7, 2, 4]);
+    for one in &report.activities {
+        rows.row([
+            human::count(one.count),
+            human::count(one.open),
+            span(one.total_ms),
+            span(one.median_ms),
+            span(one.p95_ms),
+            span(one.max_ms),
+            one.activity.clone(),
+            one.provider.clone(),
+        ]);
+    }
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
 /// Prints counters and gives the exit code.
-pub(crate) fn counters(arguments: &OfRuntime) -> anyhow::Result<u8> {
+pub(crate) fn counters(arguments: &Rows) -> anyhow::Result<u8> {
     let mut counters = Counters::new();
     let damage = read(arguments, |info, event| counters.add(info, event))?;
     let mut report = counters.finish();
@@ -223,7 +266,7 @@ pub(crate) fn counters(arguments: &OfRuntime) -> anyhow::Result<u8> {
 
 /// Gives every event, by time; what ended the reading too early.
 fn read(
-    arguments: &OfRuntime,
+    arguments: &Rows,
     mut each: impl FnMut(&TraceInfo, &Event<'_>),
 ) -> anyhow::Result<Option<Error>> {
     let reader = input::open(&arguments.file, ReaderOptions::default())?;
@@ -240,7 +283,7 @@ fn read(
 }
 
 /// Leaves as many rows as are to be shown; how many are not.
-fn cut<T>(arguments: &OfRuntime, rows: &mut Vec<T>) -> usize {
+fn cut<T>(arguments: &Rows, rows: &mut Vec<T>) -> usize {
     let usual = if arguments.json { usize::MAX } else { USUAL };
     cut_to(arguments.number.unwrap_or(usual), rows)
 }
@@ -252,7 +295,7 @@ fn cut_to<T>(number: usize, rows: &mut Vec<T>) -> usize {
 }
 
 fn answer(
-    arguments: &OfRuntime,
+    arguments: &Rows,
     report: &impl Serialize,
     head: &str,
     rows: &Table,
