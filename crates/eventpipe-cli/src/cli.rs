@@ -41,6 +41,8 @@ pub(crate) enum Command {
     /// Sessions of a process.
     #[command(subcommand)]
     Session(Session),
+    /// Print what each managed thread of a .NET process is doing now.
+    Stack(Stack),
     /// Have a process write a core dump of itself.
     Dump(Dump),
     /// Print the events of a trace.
@@ -692,6 +694,27 @@ pub(crate) struct Stat {
     pub(crate) file: PathBuf,
 
     /// Print JSON (keys: docs/json.md).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `eventpipe stack`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Threads are sampled for the time given, and the last sample of each is printed,
+innermost frame first. Threads that never ran managed code are not seen.
+
+For threads over time: `eventpipe collect --profile dotnet-sampled-thread-time`,
+then `eventpipe report topn`.")]
+pub(crate) struct Stack {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// How long threads are sampled: 50ms, 1s.
+    #[arg(long, value_name = "TIME", default_value = "50ms", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub(crate) duration: Duration,
+
+    /// Print JSON: an array of objects (keys: docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
 }

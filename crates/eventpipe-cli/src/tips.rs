@@ -40,7 +40,6 @@ pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'
         "topN" | "topn" | "top" => "`eventpipe report topn FILE`",
         "flamegraph" | "speedscope" | "folded" => "`eventpipe convert FILE --format …`",
         "gcdump" => "`dotnet-gcdump collect` writes the objects of a process's managed heap",
-        "stack" => "`dotnet-stack report` shows the managed stacks of a process",
         "stop" => "Ctrl+C or SIGTERM ends a recording, `eventpipe session stop` a session",
         "list" => "`eventpipe ps`",
         "stat" | "stats" => "`eventpipe report stat FILE`",

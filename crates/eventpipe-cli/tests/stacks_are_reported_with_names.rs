@@ -3,6 +3,7 @@
 
 mod support;
 
+use peers::{Peers, Runtime};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -268,4 +269,82 @@ fn a_recording_is_converted_at_once() {
     assert_eq!(mine, "mine");
     let (code, _, error) = run(&["collect", "-p", "1", "--format", "speedscope", "-o", "-"]);
     assert_eq!(code, 3, "{error}");
+}
+
+#[test]
+fn threads_are_shown_as_dotnet_stack_shows_them() {
+    const TEST: &str = "threads_are_shown_as_dotnet_stack_shows_them";
+    let Some(peers) = Peers::for_test(TEST) else {
+        return;
+    };
+    for runtime in [Runtime::Net8, Runtime::Net10, Runtime::Net11] {
+        // It waits for a line of its input.
+        let mut program = peers.program(runtime, "workload");
+        program.args(["idle", "--wait"]).stdin(Stdio::piped());
+        let (mut child, _output, line) = support::started(&mut program);
+        assert!(line.starts_with("ready "), "{line}");
+        let pid = child.id().to_string();
+        let theirs = peers
+            .tool("dotnet-stack")
+            .args(["report", "-p", &pid])
+            .output()
+            .unwrap();
+        let (code, out, error) = run(&["stack", "-p", &pid]);
+        let (json_code, json, _) = run(&["stack", "-p", &pid, "--json"]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((code, json_code), (0, 0), "{error}");
+
+        let theirs = threads(&String::from_utf8_lossy(&theirs.stdout), "[Native Frames]");
+        let ours = threads(&out, "[in native code, or waiting]");
+        let main = |threads: &[(u64, bool, Vec<String>)]| {
+            let mut threads = threads.iter();
+            let main =
+                threads.find(|(_, _, frames)| frames.iter().any(|it| it.contains("Program.Main(")));
+            main.cloned().expect("the main thread")
+        };
+        assert_eq!(main(&ours), main(&theirs), "{runtime:?}");
+        let json: Value = serde_json::from_str(&json).unwrap();
+        let (thread_id, _, frames) = main(&ours);
+        let mut objects = json.as_array().unwrap().iter();
+        let object = objects
+            .find(|object| object["thread_id"] == thread_id)
+            .unwrap();
+        assert_eq!(object["stack"], Value::from(frames));
+        assert_eq!(
+            (&object["state"], &object["name"]),
+            (&"external".into(), &"dotnet".into())
+        );
+    }
+}
+
+/// Number, whether it is outside of managed code, and frames of each thread; ours are numbered in decimal digits, theirs in hexadecimal ones.
+fn threads(text: &str, mark: &str) -> Vec<(u64, bool, Vec<String>)> {
+    let mut threads: Vec<(u64, bool, Vec<String>)> = Vec::new();
+    for line in text.lines().filter(|line| !line.is_empty()) {
+        if let Some(head) = line.strip_prefix("Thread ") {
+            let hexadecimal = head
+                .strip_prefix("(0x")
+                .and_then(|head| head.split_once(')'));
+            let id = match hexadecimal {
+                Some((id, _)) => u64::from_str_radix(id, 16),
+                None => head.split([' ', ':']).next().unwrap().parse(),
+            };
+            threads.push((id.expect("a thread's number"), false, Vec::new()));
+        } else if let Some((_, is_outside, frames)) = threads.last_mut() {
+            match line.trim() {
+                line if line == mark => *is_outside = true,
+                frame => frames.push(frame.to_owned()),
+            }
+        }
+    }
+    threads
+}
+
+#[test]
+fn a_native_program_has_no_managed_threads() {
+    let target = support::Target::at_work();
+    let (code, _, error) = run(&["stack", "-p", &target.pid().to_string()]);
+    assert_eq!(code, 4, "{error}");
+    assert!(error.contains("is a native program"), "{error}");
 }

@@ -323,7 +323,6 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
         (&["monitor", "-p", "1"], "dotnet-counters monitor"),
         (&["counters"], "dotnet-counters monitor"),
         (&["gcdump", "collect"], "dotnet-gcdump collect"),
-        (&["stack", "report"], "dotnet-stack report"),
         (&["stop", "1"], "eventpipe session stop"),
         (&["list"], "eventpipe ps"),
         (&["topn", "x"], "eventpipe report topn FILE"),

@@ -16,4 +16,5 @@ pub(crate) mod report;
 pub(crate) mod rewrite;
 pub(crate) mod rows;
 pub(crate) mod several;
+pub(crate) mod stack;
 pub(crate) mod topn;
