@@ -158,11 +158,19 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Failure> {
 
 /// A file that is written under a temporary name beside its final one and renamed when complete;
 /// or standard output for `-`. Dropped unfinished, or ended by a signal, it leaves nothing behind.
+/// A device or a pipe is written to as it is: a file in its place would be another's loss.
 #[derive(Debug)]
 pub(crate) struct WholeFile {
     writer: Option<BufWriter<Box<dyn WriteDebug>>>,
-    temporary: Option<PathBuf>,
+    unfinished: Option<Unfinished>,
     path: PathBuf,
+}
+
+/// A file under its temporary name, and the name that it gets.
+#[derive(Debug)]
+struct Unfinished {
+    temporary: PathBuf,
+    place: PathBuf,
 }
 
 /// What a [`WholeFile`] writes to.
@@ -172,33 +180,22 @@ impl<T: Write + std::fmt::Debug> WriteDebug for T {}
 impl WholeFile {
     /// Begins a file. Without `force` an existing file is an error.
     pub(crate) fn create(path: &Path, force: bool) -> anyhow::Result<WholeFile> {
-        if path.as_os_str() == "-" {
+        let (writer, unfinished): (Box<dyn WriteDebug>, _) = if path.as_os_str() == "-" {
             refuse_terminal()?;
-            let writer: Box<dyn WriteDebug> = Box::new(io::stdout().lock());
-            return Ok(WholeFile {
-                writer: Some(BufWriter::with_capacity(1 << 20, writer)),
-                temporary: None,
-                path: path.to_owned(),
-            });
-        }
-        check_free(path, force)?;
-        let name = path.file_name().ok_or_else(|| not_a_file(path))?;
-        let temporary = path.with_file_name(unfinished(name));
-        let unfinished = temporary.clone();
-        // Before there is a file. Without handlers a signal leaves the file, as SIGKILL does.
-        let _ = signals::forward(move |signal| {
-            let _ = std::fs::remove_file(&unfinished);
-            signals::end_by(signal);
-        });
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .map_err(|error| cannot_write(path, error))?;
-        let writer: Box<dyn WriteDebug> = Box::new(file);
+            (Box::new(io::stdout().lock()), None)
+        } else {
+            check_free(path, force)?;
+            match place_of(path) {
+                None => (Box::new(open_as_it_is(path)?), None),
+                Some(place) => {
+                    let (file, temporary) = begin_beside(path, &place)?;
+                    (Box::new(file), Some(Unfinished { temporary, place }))
+                }
+            }
+        };
         Ok(WholeFile {
             writer: Some(BufWriter::with_capacity(1 << 20, writer)),
-            temporary: Some(temporary),
+            unfinished,
             path: path.to_owned(),
         })
     }
@@ -208,8 +205,8 @@ impl WholeFile {
         if let Some(mut writer) = self.writer.take() {
             writer.flush().context(self.failure())?;
         }
-        if let Some(temporary) = self.temporary.take() {
-            let renamed = std::fs::rename(&temporary, &self.path);
+        if let Some(Unfinished { temporary, place }) = self.unfinished.take() {
+            let renamed = std::fs::rename(&temporary, place);
             if renamed.is_err() {
                 let _ = std::fs::remove_file(&temporary);
             }
@@ -241,10 +238,42 @@ impl Write for WholeFile {
 
 impl Drop for WholeFile {
     fn drop(&mut self) {
-        if let Some(temporary) = &self.temporary {
-            let _ = std::fs::remove_file(temporary);
+        if let Some(unfinished) = &self.unfinished {
+            let _ = std::fs::remove_file(&unfinished.temporary);
         }
     }
+}
+
+/// Where a file is put in whole: links are followed, and stay. `None` for what is no file and is written to as it is.
+fn place_of(path: &Path) -> Option<PathBuf> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => path.canonicalize().ok(),
+        Ok(_) => None,
+        Err(_) => Some(path.to_owned()),
+    }
+}
+
+fn open_as_it_is(path: &Path) -> Result<File, Failure> {
+    let file = OpenOptions::new().write(true).truncate(true).open(path);
+    file.map_err(|error| cannot_write(path, error))
+}
+
+/// A new file beside its place, under a temporary name.
+fn begin_beside(path: &Path, place: &Path) -> Result<(File, PathBuf), Failure> {
+    let name = place.file_name().ok_or_else(|| not_a_file(path))?;
+    let temporary = place.with_file_name(unfinished(name));
+    let unfinished = temporary.clone();
+    // Before there is a file. Without handlers a signal leaves the file, as SIGKILL does.
+    let _ = signals::forward(move |signal| {
+        let _ = std::fs::remove_file(&unfinished);
+        signals::end_by(signal);
+    });
+    let file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&temporary)
+        .map_err(|error| cannot_write(path, error))?;
+    Ok((file, temporary))
 }
 
 /// An output error that names the file.

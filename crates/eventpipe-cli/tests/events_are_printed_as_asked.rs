@@ -567,6 +567,54 @@ fn lines_fit_the_terminal_whatever_its_width() {
     assert!(help.contains("<PID>\n          The process id"), "{help}");
 }
 
+/// A pipe or a device stays what it is, also for root, who could put a file in its place; so does a link.
+#[test]
+fn what_is_no_file_is_written_to_and_never_replaced() {
+    let scratch = Scratch::new("as-it-is");
+    let file = trace(&scratch);
+    let rewrite = |output: &std::path::Path| {
+        let words = ["rewrite", "--to", "v6", "--force"];
+        let mut tool = tool();
+        tool.args(words).arg(&file).arg("-o").arg(output);
+        answer(&tool.output().unwrap())
+    };
+    let whole = scratch.file("whole.nettrace");
+    assert_eq!(rewrite(&whole).0, 0);
+    let whole = fs::read(whole).unwrap();
+
+    let link = scratch.file("link.nettrace");
+    fs::write(scratch.file("behind.nettrace"), b"old").unwrap();
+    std::os::unix::fs::symlink("behind.nettrace", &link).unwrap();
+    assert_eq!(rewrite(&link).0, 0);
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert_eq!(fs::read(scratch.file("behind.nettrace")).unwrap(), whole);
+
+    let pipe = scratch.file("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+    assert!(made.is_ok_and(|made| made.success()));
+    let reading = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe)
+    });
+    let (code, _, error) = rewrite(&pipe);
+    let kind = fs::symlink_metadata(&pipe).unwrap().file_type();
+    assert!(!kind.is_file(), "there is a file in place of the pipe");
+    assert_eq!(
+        (code, reading.join().unwrap().unwrap()),
+        (0, whole),
+        "{error}"
+    );
+
+    // Through a link, lest a mistake costs the machine its device.
+    let full = scratch.file("full");
+    std::os::unix::fs::symlink("/dev/full", &full).unwrap();
+    if std::path::Path::new("/dev/full").exists() {
+        let (code, _, error) = rewrite(&full);
+        assert!(code == 8 && error.contains("No space left"), "{error}");
+        assert!(fs::symlink_metadata(&full).unwrap().is_symlink());
+    }
+}
+
 /// The same words choose the same events of a file, whether they are printed or written anew.
 #[test]
 fn names_and_patterns_mean_the_same_in_each_command() {
