@@ -102,7 +102,7 @@ fn fitting([text, brief]: &[String; 2], [long, short]: &[String; 2], width: usiz
         brief.clone(),
     ];
     let fits = lines.into_iter().find(|line| line.width() <= width);
-    fits.unwrap_or_else(|| table::cut(brief, width, false))
+    fits.unwrap_or_else(|| table::cut(brief, width, table::Cut::End))
 }
 
 #[cfg(test)]

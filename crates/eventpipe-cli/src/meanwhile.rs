@@ -76,7 +76,11 @@ impl Meanwhile {
                     wait = INTERVAL;
                     if terminal::is_in_foreground() {
                         let width = table::stderr_columns().unwrap_or(usize::MAX);
-                        terminal::line(&table::cut(&text(), width.saturating_sub(ROOM), false));
+                        terminal::line(&table::cut(
+                            &text(),
+                            width.saturating_sub(ROOM),
+                            table::Cut::End,
+                        ));
                     } else {
                         terminal::leave_line();
                     }

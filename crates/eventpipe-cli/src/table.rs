@@ -26,18 +26,31 @@ pub(crate) enum Align {
     Right,
 }
 
+/// What a text that is too long loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// Its beginning.
+    Start,
+    /// What stands between its halves.
+    Middle,
+    /// Its end.
+    End,
+}
+
 /// A table under construction; cells are text.
 #[derive(Debug)]
 pub(crate) struct Table {
     headers: Vec<(&'static str, Align)>,
     rows: Vec<Vec<String>>,
-    /// The columns that may be cut, the first to be cut first, and whether from the left.
-    shrink: Vec<(usize, bool)>,
+    /// The columns that may be cut, the first to be cut first, and where.
+    shrink: Vec<(usize, Cut)>,
     /// The columns that may be left out where cutting does not suffice, the first to go first.
     spare: Vec<usize>,
+    /// What stays of each column where it is cut, as long as another can be left out.
+    least: Vec<usize>,
 }
 
-/// What stays of a cut column, and of its heading all; and less of both where no other can be left out.
+/// What stays of a cut column if nothing else is asked, and of its heading all; and less of both where no other can be left out.
 const CUT: usize = 8;
 const CUT_SHORT: usize = 4;
 
@@ -49,24 +62,40 @@ impl Table {
             rows: Vec::new(),
             shrink: Vec::new(),
             spare: Vec::new(),
+            least: headers
+                .iter()
+                .map(|(name, _)| name.width().max(CUT))
+                .collect(),
         }
     }
 
     /// Lets a column lose its end where the terminal is too narrow. Call in the order of cutting.
     pub(crate) fn may_cut_end(mut self, column: usize) -> Table {
-        self.shrink.push((column, false));
+        self.shrink.push((column, Cut::End));
         self
     }
 
     /// Lets a column lose its beginning (paths and provider names say most at their end).
     pub(crate) fn may_cut_start(mut self, column: usize) -> Table {
-        self.shrink.push((column, true));
+        self.shrink.push((column, Cut::Start));
+        self
+    }
+
+    /// Lets a column lose what is in between (of names that begin alike the ends tell them apart).
+    pub(crate) fn may_cut_middle(mut self, column: usize) -> Table {
+        self.shrink.push((column, Cut::Middle));
         self
     }
 
     /// Lets columns go where the terminal is too narrow for the others, in this order.
     pub(crate) fn may_leave_out(mut self, columns: &[usize]) -> Table {
         self.spare.extend(columns);
+        self
+    }
+
+    /// Asks for more of a column that may be cut: rather than less of it, others are left out.
+    pub(crate) fn keeps(mut self, column: usize, least: usize) -> Table {
+        self.least[column] = self.least[column].max(least);
         self
     }
 
@@ -84,8 +113,7 @@ impl Table {
 
     /// The text of the table for a width in columns; `None` cuts nothing.
     pub(crate) fn render(&self, width: Option<usize>) -> String {
-        let headings: Vec<usize> = self.headers.iter().map(|(name, _)| name.width()).collect();
-        let mut widths = headings.clone();
+        let mut widths: Vec<usize> = self.headers.iter().map(|(name, _)| name.width()).collect();
         for row in &self.rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.width());
@@ -98,9 +126,7 @@ impl Table {
             loop {
                 // What was left out makes room for the others.
                 widths.clone_from(&full);
-                self.cut_columns(&mut widths, &shown, limit, |column| {
-                    headings[column].max(CUT)
-                });
+                self.cut_columns(&mut widths, &shown, limit, |column| self.least[column]);
                 if total(&widths, &shown) <= limit {
                     break;
                 }
@@ -120,8 +146,9 @@ impl Table {
         for row in std::iter::once(&headers).chain(&self.rows) {
             let mut line = String::new();
             for &column in &shown {
-                let from_left = self.shrink.contains(&(column, true));
-                let cell = cut(&row[column], widths[column], from_left);
+                let shrink = self.shrink.iter().find(|(other, _)| *other == column);
+                let place = shrink.map_or(Cut::End, |(_, place)| *place);
+                let cell = cut(&row[column], widths[column], place);
                 let padding = widths[column].saturating_sub(cell.width());
                 let gap = if line.is_empty() { "" } else { "  " };
                 let _ = match self.headers[column].1 {
@@ -239,25 +266,30 @@ pub(crate) fn wrapped(text: &str, width: Option<usize>, indent: usize) -> String
 }
 
 /// A text cut to a width, with `…` where something is missing.
-pub(crate) fn cut(text: &str, width: usize, from_left: bool) -> String {
+pub(crate) fn cut(text: &str, width: usize, place: Cut) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
     let keep = width.saturating_sub(1);
-    let mut used = 0;
-    let mut fits = |c: &char| {
-        used += c.width().unwrap_or(0);
-        used <= keep
+    let behind = match place {
+        Cut::Start => keep,
+        Cut::Middle => keep / 2,
+        Cut::End => 0,
     };
-    if from_left {
-        let tail: Vec<char> = text.chars().rev().take_while(|c| fits(c)).collect();
-        std::iter::once('…').chain(tail.into_iter().rev()).collect()
-    } else {
-        text.chars()
-            .take_while(|c| fits(c))
-            .chain(std::iter::once('…'))
-            .collect()
-    }
+    let head = fitting(text.chars(), keep - behind);
+    let tail = fitting(text.chars().rev(), behind);
+    let head = head.into_iter().chain(std::iter::once('…'));
+    head.chain(tail.into_iter().rev()).collect()
+}
+
+/// As many of the characters as have room.
+fn fitting(characters: impl Iterator<Item = char>, room: usize) -> Vec<char> {
+    let mut used = 0;
+    let fits = |c: &char| {
+        used += c.width().unwrap_or(0);
+        used <= room
+    };
+    characters.take_while(fits).collect()
 }
 
 #[cfg(test)]
@@ -285,8 +317,13 @@ mod tests {
         let text = table().render(Some(20));
         assert_eq!(text, " PID  NAME\n   7  short\n1234  a-name-that-i…\n");
         assert!(text.lines().all(|line| line.width() <= 20));
-        assert_eq!(cut("/usr/lib/dotnet", 7, true), "…dotnet");
-        assert_eq!(cut("漢字漢字", 5, false), "漢字…");
+        assert_eq!(cut("/usr/lib/dotnet", 7, Cut::Start), "…dotnet");
+        assert_eq!(cut("漢字漢字", 5, Cut::End), "漢字…");
+        for (width, expected) in [(9, "Exce…Stop"), (8, "Exce…top"), (2, "E…"), (1, "…")] {
+            assert_eq!(cut("Exception/Stop", width, Cut::Middle), expected);
+        }
+        assert_eq!(cut("Exception/Stop", 14, Cut::Middle), "Exception/Stop");
+        assert_eq!(cut("漢字漢字漢字", 8, Cut::Middle), "漢字…字");
     }
 
     #[test]
@@ -319,6 +356,37 @@ mod tests {
         ] {
             assert_eq!(table.render(Some(width)), expected, "{width}");
         }
+    }
+
+    #[test]
+    fn a_column_that_is_to_keep_more_does_so_while_others_can_go() {
+        let headers = ["N", "PROVIDER", "EVENT"].map(|name| (name, Align::Left));
+        let table = |least| {
+            let mut table = Table::new(&headers)
+                .may_cut_start(1)
+                .may_cut_middle(2)
+                .keeps(1, least)
+                .may_leave_out(&[0]);
+            table.row(["1", "Microsoft-Runtime", "ThreadAdjustment/Stop"].map(str::to_owned));
+            table.render(Some(36))
+        };
+        assert_eq!(
+            table(0),
+            "N  PROVIDER    EVENT\n1  …t-Runtime  ThreadAdjustment/Stop\n"
+        );
+        assert_eq!(
+            table(17),
+            "N  PROVIDER           EVENT\n1  Microsoft-Runtime  ThreadA…t/Stop\n"
+        );
+        let wide = |width| {
+            let mut table = Table::new(&headers[..2]).may_cut_start(1).keeps(1, 15);
+            table = table.may_leave_out(&[0]);
+            table.row(["123456", "Microsoft-Runtime"].map(str::to_owned));
+            table.render(Some(width))
+        };
+        assert_eq!(wide(23), "N       PROVIDER\n123456  …rosoft-Runtime\n");
+        assert_eq!(wide(22), "PROVIDER\nMicrosoft-Runtime\n");
+        assert_eq!(wide(10), "PROVIDER\n…t-Runtime\n");
     }
 
     #[test]

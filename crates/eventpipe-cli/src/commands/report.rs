@@ -60,7 +60,10 @@ pub(crate) fn print(
             ("EVENT", Align::Left),
         ])
         .may_cut_start(4)
-        .may_cut_end(5)
+        .may_cut_middle(5)
+        // The names are what a row is about. So much of them has room beside the counts and bytes at 80 columns.
+        .keeps(4, "Microsoft-Windows-DotNETRuntime".len())
+        .keeps(5, 20)
         .may_leave_out(&[3, 2, 1]);
         // A provider may have several events of one name; their numbers tell them apart.
         let mut called: HashMap<(&str, &str), u32> = HashMap::new();
