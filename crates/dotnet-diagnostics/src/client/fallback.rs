@@ -88,11 +88,11 @@ pub(super) fn prepared(request: &CollectTracing) -> CollectTracing {
     request
 }
 
-/// Gives up what made the command necessary that the process does not know.
+/// Gives up what made the command necessary that the process does not know; nothing, where an older command says the same.
 pub(super) fn step_down(
     request: &mut CollectTracing,
     allowed: Fallbacks,
-) -> Result<Fallback, Error> {
+) -> Result<Option<Fallback>, Error> {
     let command = request.version.command();
     let unsupported = |what| Err(Error::Unsupported { what, command });
     let fallback = match request.version {
@@ -130,17 +130,18 @@ pub(super) fn step_down(
             Fallback::StackWalk
         }
         CollectVersion::V2 => {
-            if request.rundown_keyword == 0 && !allowed.rundown {
+            let without = request.rundown_keyword == 0;
+            if without && !allowed.rundown {
                 return unsupported("a session without rundown");
             }
             request.rundown_keyword = DEFAULT_RUNDOWN_KEYWORD;
             request.version = CollectVersion::V1;
-            return Ok(Fallback::Rundown);
+            return Ok(without.then_some(Fallback::Rundown));
         }
         CollectVersion::V1 => return unsupported("a session"),
     };
     request.version = request.lowest_version();
-    Ok(fallback)
+    Ok(Some(fallback))
 }
 
 #[cfg(test)]
@@ -165,7 +166,7 @@ mod tests {
         let mut seen = vec![];
         let mut versions = vec![request.version];
         while request.version != CollectVersion::V1 {
-            seen.push(step_down(&mut request, Fallbacks::ALL).unwrap());
+            seen.extend(step_down(&mut request, Fallbacks::ALL).unwrap());
             versions.push(request.version);
         }
         use CollectVersion::{V1, V2, V3, V4, V5, V6};
@@ -176,20 +177,75 @@ mod tests {
                 Fallback::Blocking,
                 Fallback::EventFilter,
                 Fallback::RundownKeyword,
-                Fallback::StackWalk,
-                Fallback::Rundown
-            ]
+                Fallback::StackWalk
+            ],
+            "with the usual rundown, which the oldest command begins too"
         );
         assert!(step_down(&mut request, Fallbacks::ALL).is_err());
     }
 
+    /// Each thing that may be given up, alone.
     #[test]
     fn nothing_is_given_up_without_leave() {
+        let all = Fallbacks::ALL;
+        type Ask = fn(&mut CollectTracing);
+        let cases: [(Ask, Fallbacks, Fallback); 5] = [
+            (
+                |request| request.buffering_mode = BufferingMode::Block,
+                Fallbacks::LOSSLESS,
+                Fallback::Blocking,
+            ),
+            (
+                |request| request.providers[0].event_filter = Some(EventFilter::Only(vec![1])),
+                Fallbacks {
+                    event_filter: false,
+                    ..all
+                },
+                Fallback::EventFilter,
+            ),
+            (
+                |request| request.rundown_keyword = 8,
+                Fallbacks {
+                    rundown_keyword: false,
+                    ..all
+                },
+                Fallback::RundownKeyword,
+            ),
+            (
+                |request| request.stack_walk = false,
+                Fallbacks {
+                    stack_walk: false,
+                    ..all
+                },
+                Fallback::StackWalk,
+            ),
+            (
+                |request| request.rundown_keyword = 0,
+                Fallbacks {
+                    rundown: false,
+                    ..all
+                },
+                Fallback::Rundown,
+            ),
+        ];
+        for (ask, without, given_up) in cases {
+            let mut request = CollectTracing::new([ProviderConfig::new("P", 1, 4)]);
+            ask(&mut request);
+            let request = prepared(&request);
+            let mut asked = request.clone();
+            for allowed in [Fallbacks::NONE, without] {
+                let error = step_down(&mut asked, allowed).unwrap_err();
+                assert!(error.is_unsupported(), "{error}");
+                assert_eq!(asked, request, "{given_up:?}");
+            }
+            assert_eq!(step_down(&mut asked, all).unwrap(), Some(given_up));
+            assert!(asked.version < request.version, "{given_up:?}");
+        }
+        // Nothing older can write to tracepoints.
         let mut request = CollectTracing::new([ProviderConfig::new("P", 1, 4)]);
-        request.stack_walk = false;
+        request.session = SessionKind::UserEvents;
         let mut request = prepared(&request);
-        let error = step_down(&mut request, Fallbacks::NONE).unwrap_err();
-        assert!(error.is_unsupported(), "{error}");
-        assert!(!request.stack_walk);
+        let error = step_down(&mut request, all).unwrap_err();
+        assert!(error.is_unsupported() && request.session == SessionKind::UserEvents);
     }
 }

@@ -171,7 +171,7 @@ impl Client {
         loop {
             match self.collect_exactly(&request) {
                 Err(error) if error.is_unknown_command() => {
-                    given_up.push(fallback::step_down(&mut request, fallbacks)?);
+                    given_up.extend(fallback::step_down(&mut request, fallbacks)?);
                 }
                 Ok(session) => return Ok(session.with_fallbacks(given_up)),
                 Err(error) => return Err(error),
