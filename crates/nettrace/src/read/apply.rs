@@ -72,13 +72,14 @@ impl<R: Read> Reader<R> {
         self.state = State::Ended { is_complete: true };
         self.statistics.trailing_bytes = self.source.bytes().len() as u64;
         let format = self.tables.info.format;
-        self.losses.is_lower_bound = match format {
+        let may_hide_more = match format {
             FormatVersion::V1 | FormatVersion::V2 | FormatVersion::V3 => true,
             FormatVersion::V4 | FormatVersion::V5 => {
                 self.losses.total() > 0 || !self.skipped.is_empty()
             }
             FormatVersion::V6 => !self.skipped.is_empty(),
         };
+        self.losses.conclude(may_hide_more);
     }
 
     /// Takes in a block that was loaded.

@@ -17,10 +17,13 @@ pub struct Losses {
     pub at_start: u64,
     /// Whether more may be lost than the file can tell: say "at least". True of V1–V3, which number nothing; of a
     /// trace without its end; and of V4 and V5 as soon as anything is lost, since a thread that never got a buffer
-    /// is nowhere in such a file (nettrace.md section 0).
+    /// is nowhere in such a file (nettrace.md section 0). Also true where a trace has more than a million threads: what
+    /// is missing before the first event of a thread is not counted any more then.
     pub is_lower_bound: bool,
     threads: Vec<ThreadLosses>,
     places: HashMap<u64, usize>,
+    /// The list of threads began again: those that come may have come before.
+    began_again: bool,
     /// The thread of the last event; most events follow one of their own thread.
     current: usize,
 }
@@ -114,7 +117,11 @@ impl Losses {
         };
         thread.delivered = thread.delivered.wrapping_add(1);
         if !thread.is_numbered {
-            let missing = u64::from(number.saturating_sub(1));
+            let missing = if self.began_again {
+                0
+            } else {
+                u64::from(number.saturating_sub(1))
+            };
             thread.at_start = thread.at_start.saturating_add(missing);
             self.at_start = self.at_start.saturating_add(missing);
         } else if number != 1 {
@@ -157,11 +164,17 @@ impl Losses {
                 thread.last = number;
             }
         } else {
-            thread.at_start = thread.at_start.saturating_add(u64::from(number));
-            self.at_start = self.at_start.saturating_add(u64::from(number));
+            let missing = if self.began_again { 0 } else { number };
+            thread.at_start = thread.at_start.saturating_add(u64::from(missing));
+            self.at_start = self.at_start.saturating_add(u64::from(missing));
             thread.last = number;
             thread.is_numbered = true;
         }
+    }
+
+    /// The trace has its end. `may_hide_more`: whether losses of its format may be nowhere in it.
+    pub(crate) fn conclude(&mut self, may_hide_more: bool) {
+        self.is_lower_bound = may_hide_more || self.began_again;
     }
 
     /// V6: the thread ended; the next event with this key is another thread's.
@@ -183,7 +196,7 @@ impl Losses {
         if self.threads.len() >= MAX_THREADS {
             self.threads.clear();
             self.places.clear();
-            self.is_lower_bound = true;
+            self.began_again = true;
         }
         let place = self.threads.len();
         self.threads.push(ThreadLosses {
@@ -228,6 +241,27 @@ mod tests {
             "a lower number takes nothing back and adds nothing"
         );
         assert_eq!(losses.threads()[0].delivered, 5);
+    }
+
+    #[test]
+    fn beyond_the_most_threads_nothing_is_said_to_be_lost_that_may_have_been_delivered() {
+        let mut losses = Losses::default();
+        for number in 1..=5 {
+            event(&mut losses, 0, number);
+        }
+        for key in 1..MAX_THREADS as u64 {
+            event(&mut losses, key, 1);
+        }
+        losses.conclude(false);
+        assert!(!losses.is_lower_bound && losses.threads().len() == MAX_THREADS);
+        event(&mut losses, u64::MAX, 1);
+        event(&mut losses, 0, 6);
+        losses.tried(1, 1, (1, 0));
+        assert_eq!(losses.total(), 0, "these came before");
+        event(&mut losses, 0, 8);
+        losses.conclude(false);
+        assert_eq!((losses.total(), losses.is_lower_bound), (1, true));
+        assert_eq!(losses.threads().len(), 3);
     }
 
     #[test]
