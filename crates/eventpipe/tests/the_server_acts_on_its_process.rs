@@ -4,7 +4,8 @@ mod common;
 
 use common::{alone, client};
 use dotnet_diagnostics::Error;
-use dotnet_diagnostics::codec::{ErrorCode, PerfMapType};
+use dotnet_diagnostics::client::Fallbacks;
+use dotnet_diagnostics::codec::{DumpFlags, DumpType, ErrorCode, PerfMapType};
 use eventpipe::{ServerCommands, limit_server};
 
 fn code<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<ErrorCode> {
@@ -96,4 +97,58 @@ fn the_program_limits_what_clients_may_do() {
     client().disable_perf_map().expect("allowed");
     limit_server(ServerCommands::ALL);
     client().environment().expect("allowed again");
+}
+
+/// What one permission opens no other does: a client that may only record gets neither memory nor addresses.
+#[test]
+fn each_command_needs_its_own_permission() {
+    let _alone = alone();
+    let needs = [
+        ServerCommands::TRACING,
+        ServerCommands::READ_ENVIRONMENT,
+        ServerCommands::SET_ENVIRONMENT,
+        ServerCommands::PERF_MAP,
+        ServerCommands::DUMP,
+    ];
+    // A dump into no folder, a map of no kind: what is allowed leaves nothing behind.
+    let nowhere = "/nowhere/of/eventpipe-test";
+    let ask = |which: ServerCommands| {
+        let client = client();
+        match which {
+            ServerCommands::TRACING => client
+                .collect(&common::everything_of("Nobody"), Fallbacks::NONE)
+                .map(drop),
+            ServerCommands::READ_ENVIRONMENT => client.environment().map(drop),
+            ServerCommands::SET_ENVIRONMENT => {
+                client.set_environment_variable("EVENTPIPE_PERMITTED", Some("x"))
+            }
+            ServerCommands::PERF_MAP => client.enable_perf_map(PerfMapType(0)),
+            _ => client
+                .generate_core_dump(nowhere, DumpType::NORMAL, DumpFlags::default())
+                .map(drop),
+        }
+    };
+    let is_refused = |which| {
+        let refusal = ask(which).err();
+        matches!(refusal, Some(Error::Refused { code, .. }) if code == ErrorCode::NOTSUPPORTED)
+    };
+    for allowed in needs {
+        for needed in needs {
+            limit_server(allowed);
+            assert_eq!(
+                is_refused(needed),
+                needed != allowed,
+                "{needed:?} where {allowed:?}"
+            );
+        }
+    }
+    limit_server(ServerCommands::PERF_MAP | ServerCommands::TRACING);
+    assert!(is_refused(ServerCommands::DUMP) && is_refused(ServerCommands::READ_ENVIRONMENT));
+    limit_server(ServerCommands::NONE);
+    assert_eq!(
+        code(client().disable_perf_map()),
+        Some(ErrorCode::NOTSUPPORTED)
+    );
+    assert!(needs.into_iter().all(is_refused));
+    limit_server(ServerCommands::ALL);
 }
