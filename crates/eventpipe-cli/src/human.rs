@@ -254,6 +254,30 @@ mod tests {
     }
 
     #[test]
+    fn a_stretch_that_ends_before_it_begins_is_seen_where_both_are_of_one_kind() {
+        let moment = |text: &str| (!text.is_empty()).then(|| parse_moment(text).unwrap());
+        let (noon, one) = ("2026-01-31T12:00:00Z", "2026-01-31T14:00:00+01:00");
+        for (from, to, expected) in [
+            ("2s", "1s", true),
+            ("1s", "1s", false),
+            ("1s", "2s", false),
+            (one, noon, true),
+            (noon, noon, false),
+            (noon, one, false),
+            (one, "1s", false),
+            ("2s", noon, false),
+            ("2s", "", false),
+            ("", noon, false),
+        ] {
+            assert_eq!(
+                is_backwards(moment(from), moment(to)),
+                expected,
+                "{from} {to}"
+            );
+        }
+    }
+
+    #[test]
     fn wrong_durations_are_explained() {
         for (text, part) in [
             ("10", "no unit"),

@@ -377,3 +377,123 @@ impl<R: Read, W: Write> Read for Tee<'_, R, W> {
         Ok(length)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nettrace::{
+        EventRecord, Guid, Metadata, TraceInfo, TraceWriter, UNKNOWN_PROCESSOR, WriteFormat,
+    };
+
+    /// Three blocks of two events each, and where the first begins.
+    fn stream(format: WriteFormat) -> (Vec<u8>, usize) {
+        let info = TraceInfo {
+            format: FormatVersion::V4,
+            start: nettrace::SystemTime::default(),
+            sync_ticks: 0,
+            ticks_per_second: 1_000_000_000,
+            pointer_size: 8,
+            process_id: Some(7),
+            processor_count: Some(1),
+            sampling_period_ns: None,
+            pairs: Vec::new(),
+        };
+        let mut writer = TraceWriter::new(format, &info);
+        let header = writer.output().len();
+        let metadata = Metadata {
+            id: 1,
+            provider: "P".into(),
+            event_id: 1,
+            name: "E".into(),
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).unwrap();
+        for number in 1..=6 {
+            let record = EventRecord {
+                metadata_id: 1,
+                sequence_number: number,
+                thread_id: 5,
+                capture_thread_id: 5,
+                processor_number: UNKNOWN_PROCESSOR,
+                stack_id: 0,
+                timestamp: u64::from(number),
+                activity_id: Guid::default(),
+                related_activity_id: Guid::default(),
+                is_sorted: false,
+                label_list: 0,
+                payload: &[],
+            };
+            writer.event(&record).unwrap();
+            if number % 2 == 0 {
+                writer.flush();
+            }
+        }
+        writer.finish();
+        (std::mem::take(writer.output()), header)
+    }
+
+    fn recorded(stream: &[u8], file: impl Write) -> Outcome {
+        record(stream, file, &Progress::default(), None)
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_anywhere_becomes_a_complete_trace_of_its_whole_blocks() {
+        let path = std::env::temp_dir().join(format!("eventpipe-cut-{}", std::process::id()));
+        for format in [WriteFormat::V4, WriteFormat::V6] {
+            let (bytes, header) = stream(format);
+            let mut numbers = BTreeSet::new();
+            for cut in 0..bytes.len() {
+                let mut file = File::create(&path).unwrap();
+                let outcome = recorded(&bytes[..cut], &mut file);
+                assert_eq!(outcome.end, StreamEnd::Cut, "at {cut}");
+                assert_eq!((outcome.bytes, outcome.lost), (cut as u64, 0));
+                let Some(length) = outcome.complete_bytes else {
+                    assert!(cut < header, "at {cut}: nothing is whole");
+                    continue;
+                };
+                close_cut(&mut file, outcome.format.unwrap(), length).unwrap();
+                let kept = std::fs::read(&path).unwrap();
+                let again = recorded(&kept[..], io::sink());
+                assert_eq!(again.end, StreamEnd::Complete, "at {cut}");
+                assert_eq!(again.bytes, kept.len() as u64);
+                assert_eq!(again.events, outcome.events, "at {cut}");
+                numbers.insert(again.events);
+            }
+            assert_eq!(numbers, BTreeSet::from([0, 2, 4, 6]), "{format:?}");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_trace_did_not_break_off() {
+        let outcome = recorded(b"HTTP/1.1 400 Bad Request, and more of it", io::sink());
+        assert!(matches!(outcome.end, StreamEnd::NotUnderstood(_)));
+    }
+
+    #[test]
+    fn a_file_that_took_no_more_is_not_said_to_hold_what_was_counted() {
+        /// Takes so many bytes.
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                match self.0.min(bytes.len()) {
+                    0 => Err(io::ErrorKind::StorageFull.into()),
+                    taken => {
+                        self.0 -= taken;
+                        Ok(taken)
+                    }
+                }
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (bytes, _) = stream(WriteFormat::V4);
+        let cut = &bytes[..bytes.len() - 1];
+        let outcome = recorded(cut, Full(cut.len() - 1));
+        assert!(outcome.write_error.is_some() && outcome.complete_bytes.is_none());
+        assert_eq!(outcome.bytes, cut.len() as u64);
+        let outcome = recorded(cut, Full(cut.len()));
+        assert!(outcome.write_error.is_none() && outcome.complete_bytes.is_some());
+    }
+}
