@@ -41,6 +41,9 @@ pub(crate) enum Command {
     /// Sessions of a process.
     #[command(subcommand)]
     Session(Session),
+    /// Show the counters of a process as they change [alias: monitor].
+    #[command(alias = "monitor")]
+    Counters(Monitor),
     /// Print what each managed thread of a .NET process is doing now.
     Stack(Stack),
     /// Have a process write a core dump of itself.
@@ -696,6 +699,54 @@ pub(crate) struct Stat {
     /// Print JSON (keys: docs/json.md).
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `eventpipe counters`
+#[derive(Debug, Args)]
+#[command(after_help = "\
+On a terminal the table is drawn anew with each interval, until Ctrl+C; otherwise
+it is printed once at the end. EventCounters and instruments of meters are shown
+alike: an increment is that of an interval, and min, mean and max are those of
+the values so far.
+
+Examples:
+  eventpipe counters -p 1234
+  eventpipe counters -n web --counters System.Runtime[cpu-usage],My.Meter
+  eventpipe counters -p 1234 --json | jq '.counters[] | {name, last}'")]
+pub(crate) struct Monitor {
+    #[command(flatten)]
+    pub(crate) target: Target,
+
+    /// Providers and meters, joined by commas; in brackets some of their counters [default: System.Runtime].
+    #[arg(long, value_name = "NAMES")]
+    pub(crate) counters: Vec<String>,
+
+    /// How often values come.
+    #[arg(long, visible_alias = "refresh-interval", value_name = "TIME", default_value = "1s", value_parser = parse_interval, allow_hyphen_values = true)]
+    pub(crate) interval: Duration,
+
+    /// End after this time.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
+    pub(crate) duration: Option<Duration>,
+
+    /// Print JSON: a line for each interval (keys: docs/json.md).
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Microsoft's tool takes a number of seconds.
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let is_number = text.parse::<u32>().is_ok();
+    let duration = match is_number {
+        true => parse_duration(&format!("{text}s"))?,
+        false => parse_duration(text)?,
+    };
+    match duration {
+        duration if duration < Duration::from_millis(100) => Err(format!(
+            "'{text}' is less than 100ms, which runtimes do not keep"
+        )),
+        duration => Ok(duration),
+    }
 }
 
 /// `eventpipe stack`

@@ -100,6 +100,7 @@ fn run(cli: &Cli) -> anyhow::Result<u8> {
         Command::Session(cli::Session::Stop(arguments)) => {
             commands::process::session_stop(arguments)?;
         }
+        Command::Counters(arguments) => return commands::counters::counters(arguments),
         Command::Stack(arguments) => commands::stack::stack(arguments)?,
         Command::Dump(arguments) => commands::dump::dump(arguments)?,
         Command::ListProfiles => commands::list_profiles::list_profiles()?,

@@ -33,9 +33,6 @@ pub(crate) fn with_tip<'a>(error: &'a mut clap::Error, words: &[OsString]) -> &'
     }
     let name = said(ContextKind::InvalidSubcommand);
     let tip = match name.as_str() {
-        "monitor" | "counters" => {
-            "`dotnet-counters monitor` shows the counters of all processes that `eventpipe ps` lists"
-        }
         "gc" | "alloc" | "exceptions" | "contention" => "`eventpipe report gc FILE` and so on",
         "topN" | "topn" | "top" => "`eventpipe report topn FILE`",
         "flamegraph" | "speedscope" | "folded" => "`eventpipe convert FILE --format …`",

@@ -211,6 +211,10 @@ fn native_functions_are_named_by_their_files() {
     let (code, _, error) = run(&["report", "topn", trace, "--managed"]);
     assert_eq!(code, 3, "{error}");
 
+    // By an event that has no stacks, there is one row.
+    let none = json(&["report", "topn", trace, "--json", "--event", "ProcessInfo"]);
+    assert_eq!(functions(&none), [("(no stack)", 100.0, 100.0)]);
+
     // A trace without stacks has nothing to convert, and a report says so.
     let bare = scratch.file("bare.nettrace");
     let bare = bare.to_str().unwrap();

@@ -300,7 +300,10 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _eventpipe "$1" "${@: -1}" "${@: -2:1
         return peers::skipped(TEST, "no bash on this system");
     }
     for (words, expected) in [
-        (&["eventpipe", "co"][..], "collect convert completions"),
+        (
+            &["eventpipe", "co"][..],
+            "collect counters convert completions",
+        ),
         (&["eventpipe", "m"], ""),
         (&["eventpipe", "demo"], "demo"),
         (&["eventpipe", "help", "demo"], "demo"),
@@ -320,8 +323,6 @@ fn a_command_of_another_tool_is_answered_with_what_to_do() {
     let this_file = std::env::current_exe().unwrap();
     for (words, tip) in [
         (&["flamegraph", "x"][..], "eventpipe convert FILE"),
-        (&["monitor", "-p", "1"], "dotnet-counters monitor"),
-        (&["counters"], "dotnet-counters monitor"),
         (&["gcdump", "collect"], "dotnet-gcdump collect"),
         (&["stop", "1"], "eventpipe session stop"),
         (&["list"], "eventpipe ps"),

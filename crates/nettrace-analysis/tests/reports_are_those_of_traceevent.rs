@@ -229,8 +229,10 @@ fn counters_and_metrics() {
         }
         let mut counters = Counters::new();
         let trace = samples::trace(&stem).unwrap();
-        read(&trace, |info, event| counters.add(info, event));
-        let report = counters.finish();
+        read(&trace, |info, event| {
+            counters.add(info, event);
+        });
+        let report = counters.report();
         assert!(expected.len() > 5, "{name}: {}", expected.len());
         let found = report.counters.iter().map(|row| {
             let key = (row.provider.clone(), row.name.clone(), row.tags.clone());

@@ -53,7 +53,7 @@ fn report(trace: &[u8]) -> u64 {
     allocations.finish();
     contention.finish();
     exceptions.finish();
-    counters.finish();
+    counters.report();
     activities.finish();
     count
 }

@@ -28,8 +28,12 @@ pub(crate) fn convert(arguments: &Convert) -> anyhow::Result<u8> {
     };
     let profile = profile::gather(&arguments.file, &wanted)?;
     let name = input::name_of(&arguments.file);
-    if profile.samples.is_empty() {
-        let text = format!("{name}: no samples of threads and no event with a stack");
+    if profile.samples.total() == 0 {
+        let what = match profile.samples.left_out() {
+            0 => "no samples of threads and no event with a stack",
+            _ => "all of its thread time is outside of managed code",
+        };
+        let text = format!("{name}: {what}");
         return Err(Failure::new(ExitCode::Input, text).into());
     }
     write(&profile, arguments.format, &name, &mut file).with_context(|| file.failure())?;

@@ -3,6 +3,7 @@
 pub(crate) mod collect;
 pub(crate) mod completions;
 pub(crate) mod convert;
+pub(crate) mod counters;
 pub(crate) mod demo;
 pub(crate) mod dialled;
 pub(crate) mod dump;

@@ -8,7 +8,9 @@ use crate::table::{self, Align, Table};
 use crate::terminal;
 use nettrace::{Error, Event, ReaderOptions, TraceInfo};
 use nettrace_analysis::activities::Activities;
-use nettrace_analysis::runtime::{Allocations, Collections, Contention, Counters, Exceptions};
+use nettrace_analysis::runtime::{
+    Allocations, Collections, Contention, CounterReport, Counters, Exceptions,
+};
 use serde::Serialize;
 use std::io::Write;
 
@@ -213,8 +215,10 @@ pub(crate) fn activities(arguments: &Rows) -> anyhow::Result<u8> {
 /// Prints counters and gives the exit code.
 pub(crate) fn counters(arguments: &Rows) -> anyhow::Result<u8> {
     let mut counters = Counters::new();
-    let damage = read(arguments, |info, event| counters.add(info, event))?;
-    let mut report = counters.finish();
+    let damage = read(arguments, |info, event| {
+        counters.add(info, event);
+    })?;
+    let mut report = counters.report();
     // There are not many, and none is more worth than the others.
     let left_out = cut_to(arguments.number.unwrap_or(usize::MAX), &mut report.counters);
     let head = match report.values {
@@ -226,6 +230,12 @@ pub(crate) fn counters(arguments: &Rows) -> anyhow::Result<u8> {
             human::number_of((report.counters.len() + left_out) as u64, "counter")
         ),
     };
+    let rows = of_counters(&report);
+    answer(arguments, &report, &head, &rows, left_out, damage)
+}
+
+/// The table of counters.
+pub(crate) fn of_counters(report: &CounterReport) -> Table {
     let mut rows = Table::new(&[
         ("LAST", Align::Right),
         ("MIN", Align::Right),
@@ -261,7 +271,7 @@ pub(crate) fn counters(arguments: &Rows) -> anyhow::Result<u8> {
             one.provider.clone(),
         ]);
     }
-    answer(arguments, &report, &head, &rows, left_out, damage)
+    rows
 }
 
 /// Gives every event, by time; what ended the reading too early.

@@ -122,7 +122,7 @@ fn headline(samples: &Samples, functions: &Functions) -> String {
     };
     if samples.measure() == Measure::Events {
         return format!(
-            "{} with a stack each{unnamed}",
+            "{} by the functions on their stacks{unnamed}",
             human::number_of(functions.total, "event")
         );
     }

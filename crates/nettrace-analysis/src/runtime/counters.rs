@@ -5,6 +5,7 @@ use nettrace::views::{Counter, CounterValue, InstrumentValue, MetricsEvent, Valu
 use nettrace::{Event, TraceInfo};
 use serde::Serialize;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// The counters of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -50,9 +51,12 @@ pub struct CounterSeries {
 pub struct Counters {
     /// By provider, name, tags and kind.
     found: HashMap<(String, String, String, &'static str), Series>,
+    values: u64,
+    /// Only values of EventCounters that were made for this interval.
+    interval_ms: Option<u64>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Series {
     display_name: String,
     unit: String,
@@ -80,14 +84,32 @@ impl Counters {
         Counters::default()
     }
 
-    /// Takes an event.
-    pub fn add(&mut self, info: &TraceInfo, event: &Event<'_>) {
+    /// For a session with this interval. A provider gives every session the values that it makes for any of them.
+    pub fn of_interval(interval: Duration) -> Counters {
+        Counters {
+            interval_ms: u64::try_from(interval.as_millis()).ok(),
+            ..Counters::default()
+        }
+    }
+
+    /// Takes an event; whether there was a value in it.
+    pub fn add(&mut self, info: &TraceInfo, event: &Event<'_>) -> bool {
+        let before = self.values;
+        self.take(info, event);
+        self.values != before
+    }
+
+    fn take(&mut self, info: &TraceInfo, event: &Event<'_>) {
         let (metadata, payload) = (event.metadata(), event.payload());
         let now = milliseconds(info, event);
         if Counter::matches(metadata) {
             let Some(counter) = Counter::of(metadata, event.schema(), payload) else {
                 return;
             };
+            let series = counter.series_interval_ms();
+            if self.interval_ms.is_some() && series.is_some() && series != self.interval_ms {
+                return;
+            }
             let (kind, value) = match counter.value {
                 CounterValue::Mean { mean, .. } => ("mean", mean),
                 CounterValue::Sum { increment, .. } => ("increment", increment),
@@ -168,6 +190,7 @@ impl Counters {
             last: value,
             last_ms: now,
         });
+        self.values += 1;
         series.count += 1;
         series.sum += value;
         series.min = series.min.min(value);
@@ -176,9 +199,9 @@ impl Counters {
         series.last_ms = now;
     }
 
-    /// The report.
-    pub fn finish(self) -> CounterReport {
-        let rows = self.found.into_iter();
+    /// The report on what has come so far.
+    pub fn report(&self) -> CounterReport {
+        let rows = self.found.clone().into_iter();
         let mut counters: Vec<CounterSeries> = rows
             .map(|((provider, name, tags, kind), series)| CounterSeries {
                 display_name: match series.display_name.as_str() {
