@@ -567,70 +567,6 @@ fn lines_fit_the_terminal_whatever_its_width() {
     assert!(help.contains("<PID>\n          The process id"), "{help}");
 }
 
-/// At 80 columns a report tells providers and events apart whose names are long and begin, or end, alike.
-#[test]
-fn a_report_at_80_columns_names_what_it_counts() {
-    const TEST: &str = "a_report_at_80_columns_names_what_it_counts";
-    let scratch = Scratch::new("narrow-names");
-    let mut writer = TraceWriter::new(WriteFormat::V4, &info());
-    let runtime = "Microsoft-Windows-DotNETRuntime";
-    let rundown = "Microsoft-Windows-DotNETRuntimeRundown";
-    for (id, provider, name) in [
-        (1, runtime, "ThreadPoolWorkerThreadAdjustmentSample"),
-        (2, runtime, "ThreadPoolWorkerThreadAdjustmentAdjustment"),
-        (3, rundown, "MethodDCEndILToNativeMap"),
-    ] {
-        let metadata = Metadata {
-            id,
-            provider: provider.into(),
-            // Of the runtime's own numbers the names are known.
-            event_id: 9000 + id,
-            name: name.into(),
-            ..Metadata::default()
-        };
-        writer.define_event(&metadata).unwrap();
-        let record = EventRecord {
-            metadata_id: id,
-            sequence_number: id,
-            thread_id: 5,
-            capture_thread_id: 5,
-            processor_number: UNKNOWN_PROCESSOR,
-            stack_id: 0,
-            timestamp: 1_000_000,
-            activity_id: Guid::default(),
-            related_activity_id: Guid::default(),
-            is_sorted: false,
-            label_list: 0,
-            payload: &[],
-        };
-        writer.event(&record).unwrap();
-    }
-    writer.finish();
-    let file = scratch.file("names.nettrace");
-    fs::write(&file, writer.output()).unwrap();
-    let line = format!(
-        "stty rows 50 cols 80 && '{}' report stat '{}'",
-        tool().get_program().display(),
-        file.display(),
-    );
-    let Some((shown, _)) = support::in_a_terminal(TEST, &line, &[]) else {
-        return;
-    };
-    let rows: Vec<&str> = shown.lines().filter(|line| line.contains('…')).collect();
-    assert_eq!(rows.len(), 3, "{shown}");
-    assert!(rows.iter().all(|row| row.width() <= 80), "{shown}");
-    let has = |words: &[&str]| {
-        rows.iter()
-            .any(|row| words.iter().all(|word| row.contains(word)))
-    };
-    assert!(has(&[runtime, "ThreadPool", "Sample"]), "{shown}");
-    assert!(has(&[runtime, "ThreadPool", "…Adjustment"]), "{shown}");
-    assert!(
-        has(&["DotNETRuntimeRundown", "MethodDC", "NativeMap"]),
-        "{shown}"
-    );
-}
-
 /// A pipe or a device stays what it is, also for root, who could put a file in its place; so does a link.
 #[test]
 fn what_is_no_file_is_written_to_and_never_replaced() {
@@ -788,43 +724,5 @@ fn a_name_that_a_trace_never_had_is_said_also_where_descriptions_are_forgotten()
         assert_eq!(code, 0, "{names:?}: {said}");
         assert_eq!(said.contains("no provider"), hint.is_some(), "{said}");
         assert!(said.contains(hint.unwrap_or_default()), "{said}");
-    }
-}
-
-/// As .NET describes its counters: one name, another payload.
-#[test]
-fn events_of_one_name_are_told_apart_by_their_number() {
-    let mut writer = TraceWriter::new(WriteFormat::V4, &info());
-    for (id, event_id, name) in [(1, 4, "Count"), (2, 5, "Count"), (3, 6, "Other")] {
-        let metadata = Metadata {
-            id,
-            provider: "Shop".into(),
-            event_id,
-            name: name.into(),
-            ..Metadata::default()
-        };
-        writer.define_event(&metadata).unwrap();
-        let record = EventRecord {
-            metadata_id: id,
-            sequence_number: id,
-            thread_id: 7,
-            capture_thread_id: 7,
-            timestamp: 1_000_000 + u64::from(id),
-            ..EventRecord::default()
-        };
-        writer.event(&record).unwrap();
-    }
-    writer.finish();
-    let scratch = Scratch::new("one-name");
-    let file = scratch.file("a.nettrace");
-    fs::write(&file, writer.output()).unwrap();
-    let (code, out, error) = run(&["report", "stat", file.to_str().unwrap()]);
-    assert_eq!(code, 0, "{error}");
-    for row in [
-        "Shop      Count (id 4)",
-        "Shop      Count (id 5)",
-        "Shop      Other\n",
-    ] {
-        assert!(out.contains(row), "{row}: {out}");
     }
 }

@@ -1,8 +1,13 @@
-//! `report activities`, `gc`, `alloc`, `exceptions`, `contention`, `counters` as a person reads them. (Their figures are compared with TraceEvent's in nettrace-analysis.)
+//! `report stat`, `activities`, `gc`, `alloc`, `exceptions`, `contention`, `counters` as a person reads them. (Their figures are compared with TraceEvent's in nettrace-analysis.)
 
 mod support;
 
+use nettrace::{
+    EventRecord, FormatVersion, Metadata, SystemTime, TraceInfo, TraceWriter, WriteFormat,
+};
+use std::path::PathBuf;
 use support::{Scratch, run};
+use unicode_width::UnicodeWidthStr as _;
 
 #[test]
 fn in_a_line_and_a_table() {
@@ -132,4 +137,101 @@ fn activities_of_a_native_program_have_their_times() {
         out.contains("Request") && out.contains("with a start and a stop"),
         "{out}"
     );
+}
+
+/// A trace with one event of each of these: provider, number, name.
+fn trace_of(scratch: &Scratch, events: &[(&str, u32, &str)]) -> PathBuf {
+    let info = TraceInfo {
+        format: FormatVersion::V4,
+        start: SystemTime::from_unix_ns(0),
+        sync_ticks: 0,
+        ticks_per_second: 1_000_000_000,
+        pointer_size: 8,
+        process_id: Some(77),
+        processor_count: Some(2),
+        sampling_period_ns: None,
+        pairs: Vec::new(),
+    };
+    let mut writer = TraceWriter::new(WriteFormat::V4, &info);
+    for (id, (provider, event_id, name)) in (1..).zip(events) {
+        let metadata = Metadata {
+            id,
+            provider: (*provider).into(),
+            event_id: *event_id,
+            name: (*name).into(),
+            ..Metadata::default()
+        };
+        writer.define_event(&metadata).unwrap();
+        let record = EventRecord {
+            metadata_id: id,
+            sequence_number: id,
+            thread_id: 7,
+            capture_thread_id: 7,
+            timestamp: 1_000_000,
+            ..EventRecord::default()
+        };
+        writer.event(&record).unwrap();
+    }
+    writer.finish();
+    let file = scratch.file("names.nettrace");
+    std::fs::write(&file, writer.output()).unwrap();
+    file
+}
+
+/// At 80 columns a report tells providers and events apart whose names are long and begin, or end, alike.
+#[test]
+fn a_report_at_80_columns_names_what_it_counts() {
+    const TEST: &str = "a_report_at_80_columns_names_what_it_counts";
+    let scratch = Scratch::new("narrow-names");
+    let runtime = "Microsoft-Windows-DotNETRuntime";
+    let rundown = "Microsoft-Windows-DotNETRuntimeRundown";
+    // Of the runtime's own numbers the names are known.
+    let events = [
+        (runtime, 9001, "ThreadPoolWorkerThreadAdjustmentSample"),
+        (runtime, 9002, "ThreadPoolWorkerThreadAdjustmentAdjustment"),
+        (rundown, 9003, "MethodDCEndILToNativeMap"),
+    ];
+    let file = trace_of(&scratch, &events);
+    let line = format!(
+        "stty rows 50 cols 80 && '{}' report stat '{}'",
+        support::tool().get_program().display(),
+        file.display(),
+    );
+    let Some((shown, _)) = support::in_a_terminal(TEST, &line, &[]) else {
+        return;
+    };
+    let rows: Vec<&str> = shown.lines().filter(|line| line.contains('…')).collect();
+    assert_eq!(rows.len(), 3, "{shown}");
+    assert!(rows.iter().all(|row| row.width() <= 80), "{shown}");
+    let has = |words: &[&str]| {
+        rows.iter()
+            .any(|row| words.iter().all(|word| row.contains(word)))
+    };
+    assert!(has(&[runtime, "ThreadPool", "Sample"]), "{shown}");
+    assert!(has(&[runtime, "ThreadPool", "…Adjustment"]), "{shown}");
+    assert!(
+        has(&["DotNETRuntimeRundown", "MethodDC", "NativeMap"]),
+        "{shown}"
+    );
+}
+
+/// As .NET describes its counters: one name, another payload.
+#[test]
+fn events_of_one_name_are_told_apart_by_their_number() {
+    let scratch = Scratch::new("one-name");
+    let events = [
+        ("Shop", 4, "Count"),
+        ("Shop", 5, "Count"),
+        ("Shop", 6, "Other"),
+    ];
+    let file = trace_of(&scratch, &events);
+    let (code, out, error) = run(&["report", "stat", file.to_str().unwrap()]);
+    assert_eq!(code, 0, "{error}");
+    for row in [
+        "Shop      Count (id 4)",
+        "Shop      Count (id 5)",
+        "Shop      Other\n",
+    ] {
+        assert!(out.contains(row), "{row}: {out}");
+    }
 }
