@@ -218,9 +218,25 @@ impl Drain<'_> {
     pub fn prepare_idle(&mut self) -> bool {
         let ring = self.ring;
         self.take_back_idle();
-        ring.wake.idle.store(1, Ordering::Relaxed);
-        heavy();
-        let busy = ring.notes.pending.get() != 0
+        // Looked at before `idle` is set, too: a thread that loses event after event would find it set,
+        // and end the pause that comes when this returns `false`. (A model has no pauses.)
+        for asks in if cfg!(loom) { 1..2 } else { 0..2 } {
+            ring.wake.idle.store(asks, Ordering::Relaxed);
+            if asks != 0 {
+                heavy();
+            }
+            if self.is_busy() && !negative!("idle_without_look") {
+                ring.wake.idle.store(0, Ordering::Relaxed);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Whether there is something to give, or a thread has a block or is in the middle of an event.
+    fn is_busy(&self) -> bool {
+        let ring = self.ring;
+        ring.notes.pending.get() != 0
             || !ring.arena.stacks().full.is_empty()
             || !ring.debts.is_empty()
             || ring.notes.debts.get() != 0
@@ -231,11 +247,6 @@ impl Drain<'_> {
                         || lane.block.load(Ordering::Acquire) != 0
                 }) || (told != 0 && told != slot.uid.load(Ordering::Acquire))
                     || self.has_untold(slot)
-            });
-        if busy && !negative!("idle_without_look") {
-            ring.wake.idle.store(0, Ordering::Relaxed);
-            return false;
-        }
-        true
+            })
     }
 }

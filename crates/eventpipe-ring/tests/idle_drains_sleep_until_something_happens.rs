@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{Collector, Model, leak_ring, session_key};
+use common::{Collector, Model, leak_ring, repetitions, session_key};
 use eventpipe_os::sync::Signal;
 use eventpipe_ring::{Drain, RecordOptions, Ring};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn fall_asleep(drain: &mut Drain<'_>, collector: &mut Collector) {
@@ -54,6 +55,44 @@ fn a_loss_without_a_block_wakes_too() {
     assert!(SIGNAL.wait(Some(0)));
     fall_asleep(&mut drain, &mut collector);
     assert_eq!(collector.lost_total(), 1);
+}
+
+#[test]
+fn a_thread_that_loses_event_after_event_does_not_end_the_pauses() {
+    static SIGNAL: Signal = Signal::new();
+    let ring: &'static Ring = leak_ring(1 << 20);
+    ring.set_wake(&SIGNAL);
+    let key = session_key(1, 1);
+    let mut collector = Collector::default();
+    let mut drain = ring.drain().unwrap();
+    let stop = AtomicBool::new(false);
+    let (mut pauses, mut ended) = (0, 0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                ring.write(key, &[0u8; 70_000][..], &RecordOptions::default());
+            }
+        });
+        let wanted = repetitions(1000);
+        while pauses < wanted {
+            drain.round(&mut collector);
+            // Asleep, it is to be woken.
+            let asleep = drain.prepare_idle();
+            let woken = SIGNAL.wait(Some(20_000));
+            if !asleep {
+                pauses += 1;
+                ended += u64::from(woken);
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    assert!(ended * 4 <= pauses, "{ended} of {pauses} pauses were ended");
+    fall_asleep(&mut drain, &mut collector);
+    assert_eq!(
+        collector.lost_total(),
+        ring.statistics().lost,
+        "and all of them are told"
+    );
 }
 
 #[test]
