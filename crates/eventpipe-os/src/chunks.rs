@@ -4,6 +4,10 @@
 //! (3–5 µs for each 4 KiB on a virtual machine; a seventh of that in huge pages). Chunks that come
 //! back are lent first, the last one first, and fresh ones in the order of their addresses.
 //!
+//! What was read last by another processor lies in that one's cache. To write over it there costs up to
+//! eight times as much as in one's own, because each line is asked for, and the reader would have to get
+//! it back. Such a chunk is filled past the caches.
+//!
 //! Invariant C1: an index below `fresh` is either in the list of free ones, once, or in one
 //! [`Chunk`]; its range of the reservation belongs to whoever has it.
 
@@ -13,6 +17,7 @@ use crate::sync::Mutex;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Deref;
+use rustix::thread::sched_getcpu;
 
 /// See the module.
 #[derive(Debug)]
@@ -24,9 +29,16 @@ pub struct Chunks {
 
 #[derive(Debug, Default)]
 struct Places {
-    free: Vec<u32>,
+    free: Vec<Free>,
     /// Indexes from here on were never lent, or were given back to the system.
     fresh: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Free {
+    index: u32,
+    /// Where it was given back.
+    processor: usize,
 }
 
 impl Chunks {
@@ -46,8 +58,8 @@ impl Chunks {
     /// An empty chunk; `None` when all are lent.
     pub fn take(self: &Arc<Self>) -> Option<Chunk> {
         let mut places = self.places.lock();
-        let index = match places.free.pop() {
-            Some(index) => index,
+        let (index, is_far) = match places.free.pop() {
+            Some(Free { index, processor }) => (index, processor != sched_getcpu()),
             None => {
                 let fresh = places.fresh;
                 let end = (fresh as usize + 1).checked_mul(self.bytes)?;
@@ -55,7 +67,7 @@ impl Chunks {
                     return None;
                 }
                 places.fresh = fresh + 1;
-                fresh
+                (fresh, false)
             }
         };
         drop(places);
@@ -63,6 +75,7 @@ impl Chunks {
             chunks: self.clone(),
             index,
             length: 0,
+            is_far,
         })
     }
 
@@ -80,7 +93,7 @@ impl Chunks {
         }
         let start = keep as usize * self.bytes;
         let length = self.memory.bytes() - start;
-        places.free.retain(|index| *index < keep);
+        places.free.retain(|free| free.index < keep);
         places.fresh = keep;
         // SAFETY: no chunk is lent (C1), and those that are given back count as fresh from here on,
         // whose contents nobody relies on. The lock is held, so none is lent meanwhile.
@@ -94,6 +107,8 @@ pub struct Chunk {
     chunks: Arc<Chunks>,
     index: u32,
     length: usize,
+    /// Another processor had it last. (The thread may have moved since; then it was a bad guess.)
+    is_far: bool,
 }
 
 impl Chunk {
@@ -103,7 +118,13 @@ impl Chunk {
         // SAFETY: the range is ours (C1), `&mut self` makes this the only use of it, it is inside the
         // reservation (checked when the chunk was lent), initialised (M1) and at least `length` long.
         let place = unsafe { core::slice::from_raw_parts_mut(self.start(), length) };
-        place.copy_from_slice(bytes.get(..length).unwrap_or_default());
+        let bytes = bytes.get(..length).unwrap_or_default();
+        let done = match self.is_far {
+            true => copy_past_caches(place, bytes),
+            false => 0,
+        };
+        let rest = place.get_mut(done..).unwrap_or_default();
+        rest.copy_from_slice(bytes.get(done..).unwrap_or_default());
         self.length = length;
         length
     }
@@ -131,8 +152,50 @@ impl Deref for Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        self.chunks.places.lock().free.push(self.index);
+        let free = Free {
+            index: self.index,
+            processor: sched_getcpu(),
+        };
+        self.chunks.places.lock().free.push(free);
     }
+}
+
+/// A line of the cache.
+#[cfg(target_arch = "x86_64")]
+#[repr(align(64))]
+struct Line([u8; 64]);
+
+/// Copies whole lines, from the front on, which are neither brought into this processor's caches for that nor
+/// left there; how many bytes. None if the target does not begin with a line.
+#[cfg(target_arch = "x86_64")]
+fn copy_past_caches(to: &mut [u8], from: &[u8]) -> usize {
+    use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    // SAFETY: any bytes are a line.
+    let (head, lines, _) = unsafe { to.align_to_mut::<Line>() };
+    if !head.is_empty() {
+        return 0;
+    }
+    let (from, _) = from.as_chunks::<64>();
+    for (line, bytes) in lines.iter_mut().zip(from) {
+        for quarter in 0..4 {
+            let from = bytes.as_ptr().cast::<__m128i>().wrapping_add(quarter);
+            let to = line.0.as_mut_ptr().cast::<__m128i>().wrapping_add(quarter);
+            // SAFETY: a quarter of 64 bytes; SSE2 is part of this architecture.
+            let bits = unsafe { _mm_loadu_si128(from) };
+            // SAFETY: a quarter of a line, and aligned as a line is.
+            unsafe { _mm_stream_si128(to, bits) };
+        }
+    }
+    // Such stores are not ordered with others: whoever is told of the bytes must find them.
+    // SAFETY: no memory is named.
+    unsafe { _mm_sfence() };
+    lines.len().min(from.len()) * size_of::<Line>()
+}
+
+/// Where nobody has measured what it brings.
+#[cfg(not(target_arch = "x86_64"))]
+fn copy_past_caches(_: &mut [u8], _: &[u8]) -> usize {
+    0
 }
 
 #[cfg(test)]
@@ -157,6 +220,41 @@ mod tests {
         let again = chunks.take().unwrap();
         assert_eq!((again.start(), again.len()), (place, 0));
         assert!(chunks.take().is_none());
+    }
+
+    #[test]
+    fn what_another_processor_had_is_filled_with_the_same_bytes() {
+        let chunks = Chunks::new(4096, 1).unwrap();
+        let bytes: Vec<u8> = (0..4200_u32)
+            .map(|number| ((number * 7) >> 3) as u8)
+            .collect();
+        for length in (0..200).chain(4000..4100) {
+            for start in [0, 1, 16, 63] {
+                let mut chunk = chunks.take().unwrap();
+                chunk.fill(&[0; 4096]);
+                chunk.is_far = true;
+                let wanted = bytes.get(start..start + length).unwrap();
+                assert_eq!(chunk.fill(wanted), length.min(4096));
+                assert_eq!(&*chunk, wanted.get(..length.min(4096)).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn only_whole_lines_are_copied_past_the_caches() {
+        let mut target = [const { Line([0; 64]) }; 3];
+        // SAFETY: bytes, all initialised.
+        let (_, bytes, _) = unsafe { target.align_to_mut::<u8>() };
+        for (length, copied) in [(0, 0), (63, 0), (64, 64), (191, 128), (192, 192)] {
+            bytes.fill(0);
+            let done = copy_past_caches(bytes, &[7; 192][..length]);
+            assert_eq!(done, copied);
+            assert_eq!(bytes.iter().filter(|byte| **byte == 7).count(), copied);
+            assert!(bytes.iter().take(copied).all(|byte| *byte == 7));
+        }
+        assert_eq!(copy_past_caches(&mut bytes[1..], &[8; 100]), 0);
+        assert!(!bytes.contains(&8));
     }
 
     #[test]
