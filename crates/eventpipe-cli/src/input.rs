@@ -1,6 +1,7 @@
 //! Trace files as input: opened with errors that name the cause.
 
 use crate::exit_code::{ExitCode, Failure};
+use crate::human;
 use crate::meanwhile;
 use crate::table;
 use crate::terminal;
@@ -9,7 +10,7 @@ use bytes::Bytes;
 use eventpipe_os::mapped_file::MappedFile;
 use eventpipe_os::memory;
 use nettrace::{Error, ErrorKind, ReadAhead, Reader, ReaderOptions};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::Path;
 
@@ -107,6 +108,27 @@ fn packer_of(path: &Path) -> Option<&'static str> {
         [0xfd, b'7', b'z', b'X', b'Z', 0] => Some("xz"),
         [0x28, 0xb5, 0x2f, 0xfd, ..] => Some("zstd"),
         _ => None,
+    }
+}
+
+/// Tells of what stands behind the end of a trace that was read to its end: nothing reads that. Of a pipe only what has come by
+/// then is known.
+pub(crate) fn tell_of_more<R: Read>(path: &Path, reader: &Reader<R>) {
+    if !reader.is_complete() {
+        return;
+    }
+    let behind = match fs::metadata(path) {
+        Ok(metadata) if metadata.is_file() => metadata.len().saturating_sub(reader.offset()),
+        _ => reader.statistics().trailing_bytes,
+    };
+    if behind != 0 {
+        terminal::note(format_args!(
+            "eventpipe: {}: the trace ends at offset {}; {} bytes behind it were not read \
+             (several traces in one file? `eventpipe join` makes one of several files)",
+            name_of(path),
+            reader.offset(),
+            human::count(behind)
+        ));
     }
 }
 

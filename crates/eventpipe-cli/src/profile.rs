@@ -69,6 +69,7 @@ pub(crate) fn gather(file: &Path, wanted: &Wanted<'_>) -> anyhow::Result<Profile
         }
     };
     drop(meanwhile);
+    input::tell_of_more(file, ordered.reader());
     let name = input::name_of(file);
     filter.tell_of_absent(&name, ordered.reader().all_metadata());
     let mut samples = if time.has_sampler() { time } else { events };

@@ -235,3 +235,44 @@ fn events_of_one_name_are_told_apart_by_their_number() {
         assert!(out.contains(row), "{row}: {out}");
     }
 }
+
+#[test]
+fn what_stands_behind_the_end_of_a_trace_is_told() {
+    let scratch = Scratch::new("behind");
+    let trace = trace_of(&scratch, &[("A", 1, "One"), ("A", 2, "Two")]);
+    let one = std::fs::read(&trace).unwrap();
+    let file = scratch.file("two.nettrace");
+    std::fs::write(&file, [&one[..], &one[..]].concat()).unwrap();
+    let file = file.to_str().unwrap();
+    let copy = scratch.file("copy.nettrace");
+    let copy = copy.to_str().unwrap();
+    let told = format!(
+        "two.nettrace: the trace ends at offset {}; {} bytes behind it were not read",
+        one.len(),
+        one.len()
+    );
+    for command in [
+        &["info", file][..],
+        &["events", file],
+        &["report", "stat", file],
+        &["report", "topn", file],
+        &["report", "exceptions", file],
+        &["repair", file, "-o", copy],
+    ] {
+        let (code, _, error) = run(command);
+        assert_eq!(code, 0, "{error}");
+        assert!(error.contains(&told), "{command:?}: {error}");
+        let whole: Vec<&str> = command
+            .iter()
+            .map(|word| match *word {
+                word if word == file => trace.to_str().unwrap(),
+                "repair" => "info",
+                word => word,
+            })
+            .filter(|word| !["-o", copy].contains(word))
+            .collect();
+        let (code, _, error) = run(&whole);
+        assert_eq!(code, 0, "{error}");
+        assert!(!error.contains("behind"), "{whole:?}: {error}");
+    }
+}

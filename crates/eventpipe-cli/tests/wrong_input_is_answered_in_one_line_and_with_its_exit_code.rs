@@ -281,7 +281,8 @@ fn completions_and_manual_are_made_for_every_shell() {
 #[test]
 fn bash_completes_what_help_shows() {
     const TEST: &str = "bash_completes_what_help_shows";
-    const LOAD: &str = r#"eval "$SCRIPT"
+    // (`compopt` complains outside of a completion.)
+    const LOAD: &str = r#"eval "$SCRIPT"; compopt() { :; }
 COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _eventpipe "$1" "${@: -1}" "${@: -2:1}"; echo "${COMPREPLY[*]}""#;
     let (_, script, _) = run(&["completions", "bash"]);
     let offered = |words: &[&str]| {
@@ -313,6 +314,17 @@ COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _eventpipe "$1" "${@: -1}" "${@: -2:1
             &["eventpipe", "collect", "--format", ""],
             "NetTrace Speedscope",
         ),
+        (
+            &["eventpipe", "collect", "--profile", "gc-"],
+            "gc-verbose gc-collect",
+        ),
+        (
+            &["eventpipe", "collect", "--clrevents", "gchan"],
+            "gchandle",
+        ),
+        // A duration is no file, the output is one.
+        (&["eventpipe", "collect", "--duration", "c"], "c"),
+        (&["eventpipe", "collect", "-o", "Cargo.t"], "Cargo.toml"),
     ] {
         assert_eq!(offered(words).unwrap(), expected, "{words:?}");
     }

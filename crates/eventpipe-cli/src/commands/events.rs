@@ -41,6 +41,7 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
             };
             drop(meanwhile);
             printer.finish(&name, &reader)?;
+            input::tell_of_more(&arguments.file, &reader);
             damage
         }
         Order::Dispatch => {
@@ -54,6 +55,7 @@ pub(crate) fn events(arguments: &Events) -> anyhow::Result<u8> {
             };
             drop(meanwhile);
             printer.finish(&name, ordered.reader())?;
+            input::tell_of_more(&arguments.file, ordered.reader());
             damage
         }
     };

@@ -146,6 +146,7 @@ pub(crate) fn info(arguments: &Info) -> anyhow::Result<u8> {
         print(&mut out, &facts)?;
     }
     out.flush()?;
+    input::tell_of_more(&arguments.file, &reader);
     Ok(input::conclude(&arguments.file, damage))
 }
 

@@ -38,6 +38,7 @@ pub(crate) fn gather(path: &Path) -> anyhow::Result<(TraceStatistics, Option<net
             Err(error) => break Some(error),
         }
     };
+    input::tell_of_more(path, &reader);
     Ok((collector.finish(&reader), damage))
 }
 

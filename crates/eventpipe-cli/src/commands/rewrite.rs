@@ -37,6 +37,7 @@ pub(crate) fn rewrite_to(arguments: &Rewrite) -> anyhow::Result<u8> {
     let described = report.providers.iter().map(String::as_str);
     let name = input::name_of(&arguments.file);
     absent::tell_of_providers(&name, &arguments.provider, described);
+    input::tell_of_more(&arguments.file, &reader);
     Ok(input::conclude(&arguments.file, damage))
 }
 
@@ -54,6 +55,7 @@ pub(crate) fn repair(arguments: &Repair) -> anyhow::Result<u8> {
     let output = output_path(arguments.output.as_deref(), &arguments.file, "repaired");
     let options = RewriteOptions::new(format);
     let (report, damage) = run(&mut reader, &options, &output, arguments.force)?;
+    input::tell_of_more(&arguments.file, &reader);
     let name = input::name_of(&arguments.file);
     for skipped in reader.skipped() {
         if skipped.length == 0 {

@@ -283,13 +283,15 @@ fn read(
     let _meanwhile = Meanwhile::reading();
     let info = reader.info().clone();
     let mut ordered = reader.dispatch_order();
-    Ok(loop {
+    let damage = loop {
         match ordered.next_event() {
             Ok(Some(event)) => each(&info, &event),
             Ok(None) => break None,
             Err(error) => break Some(error),
         }
-    })
+    };
+    input::tell_of_more(&arguments.file, ordered.reader());
+    Ok(damage)
 }
 
 /// Leaves as many rows as are to be shown; how many are not.
