@@ -6,6 +6,10 @@
 /// So long most of what comes must have found no room.
 const PATIENCE_NS: u64 = 50_000_000;
 
+/// So long nothing must have come to say that it was silent. Where writers are many and events large, rounds follow each other so fast
+/// that nothing was finished in between.
+const SILENCE_NS: u64 = 10_000_000;
+
 /// What the session's part of the drain counts between two boundaries.
 #[derive(Debug, Default)]
 pub(crate) struct Stall {
@@ -15,6 +19,8 @@ pub(crate) struct Stall {
     delivered: u64,
     /// When most events began to find none.
     since_ns: Option<u64>,
+    /// When something came last.
+    came_ns: u64,
 }
 
 impl Stall {
@@ -22,12 +28,18 @@ impl Stall {
     pub(crate) fn holds(&mut self, delivered: u64, time_ns: u64) -> bool {
         let refused = core::mem::take(&mut self.refused);
         let new = delivered - core::mem::replace(&mut self.delivered, delivered);
+        let is_quiet = refused == 0 && new == 0;
+        if !is_quiet {
+            self.came_ns = time_ns;
+        }
         if refused > new {
             let since = *self.since_ns.get_or_insert(time_ns);
             return time_ns.saturating_sub(since) >= PATIENCE_NS;
         }
         // A silence too: after it there may be room.
-        self.since_ns = None;
+        if !is_quiet || time_ns.saturating_sub(self.came_ns) >= SILENCE_NS {
+            self.since_ns = None;
+        }
         false
     }
 }
@@ -56,5 +68,11 @@ mod tests {
         assert!(round(1, 20, 180));
         assert!(round(2, 21, 181));
         assert!(!round(2, 25, 182));
+        // One with rounds in it in which nothing was finished.
+        assert!(!round(1, 25, 200));
+        for ms in (201..=248).step_by(3) {
+            assert!(!round(0, 25, ms) && !round(1, 25, ms + 1));
+        }
+        assert!(round(1, 25, 250));
     }
 }
