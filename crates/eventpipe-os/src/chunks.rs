@@ -4,9 +4,9 @@
 //! (3–5 µs for each 4 KiB on a virtual machine; a seventh of that in huge pages). Chunks that come
 //! back are lent first, the last one first, and fresh ones in the order of their addresses.
 //!
-//! What was read last by another processor lies in that one's cache. To write over it there costs up to
-//! eight times as much as in one's own, because each line is asked for, and the reader would have to get
-//! it back. Such a chunk is filled past the caches.
+//! What was read last by another processor lies in that one's cache. To write over it there costs many
+//! times as much as in one's own (`benches/chunks.rs`), because each line is asked for, and the reader
+//! would have to get it back. Such a chunk is filled past the caches.
 //!
 //! Invariant C1: an index below `fresh` is either in the list of free ones, once, or in one
 //! [`Chunk`]; its range of the reservation belongs to whoever has it.
